@@ -23,7 +23,7 @@ import numpy as np
 
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import LoadedProgram, settings_of
-from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes
 from dovetail.sw import frontend

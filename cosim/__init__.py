@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def _rtl(config: "Config") -> "Engine":
     # Imported when needed: Amaranth and Verilator are no matter of those who only use the model.
     from dovetail.cosim.rtl.rtl_engine import RtlEngine
-    from dovetail.cosim.rtl.verilate import default_cache
+    from dovetail.isa.common.build_cache import default_cache
 
     return RtlEngine(config, cache=default_cache())
 

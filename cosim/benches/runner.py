@@ -20,9 +20,11 @@ from dovetail.cosim.benches.bench import OPTIONS
 from dovetail.cosim.coverage.file import Coverage, DesignCoverage, load
 from dovetail.cosim.coverage.rtl import read_points
 from dovetail.cosim.rtl.block import sources_of
-from dovetail.cosim.rtl.sealed import is_sound, made, private
-from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, default_cache, hash_of, machine, verilator_root
+from dovetail.cosim.rtl.verilate import COVERAGE, VERILATOR_FLAGS, machine, verilator_root
+from dovetail.isa.common.build_cache import default_cache
+from dovetail.isa.common.cplusplus import hash_of
 from dovetail.isa.common.files import temporary_name, write_atomically
+from dovetail.isa.common.sealed import is_sound, made, private
 from dovetail.isa.config.resolved import Config
 
 REWRITE = "*/benches/* test_*.py *_bench.py"

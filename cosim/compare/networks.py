@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dovetail.cosim.compare.lockstep import Comparison, Lockstep
 from dovetail.cosim.rtl.rtl_engine import FORMS
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.html import html_table
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

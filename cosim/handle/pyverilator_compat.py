@@ -24,7 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dovetail.cosim.rtl.verilate import Design, ToolError, default_cache, verilate, verilator_root
+from dovetail.cosim.rtl.verilate import Design, verilate, verilator_root
+from dovetail.isa.common.build_cache import default_cache
+from dovetail.isa.common.cplusplus import ToolError
 
 PREFIX = "dut"
 """PyVerilator puts a V before it: the name of the class that :func:`~dovetail.cosim.rtl.verilate.verilate` makes."""
@@ -267,7 +269,7 @@ class Simulation(pyverilator.PyVerilator):  # type: ignore[misc]
 
     @classmethod
     def of(cls, verilog: Mapping[str, str], top: str, cache: Path, flags: Sequence[str] = ()) -> "Simulation":
-        """The model of Verilog texts by file name. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError`."""
+        """The model of Verilog texts by file name. Raises :class:`~dovetail.isa.common.cplusplus.ToolError`."""
         return cls(_library(verilog, top, top, cache, flags))
 
     def __init__(
@@ -307,7 +309,7 @@ class Simulation(pyverilator.PyVerilator):  # type: ignore[misc]
             yield Memory(self, MemoryRow(*row))
 
     def start_gtkwave(self) -> None:
-        """As PyVerilator does it. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError` where there is no GTKWave."""
+        """As PyVerilator does it. Raises :class:`~dovetail.isa.common.cplusplus.ToolError` without GTKWave."""
         if shutil.which("gtkwave") is None:
             raise ToolError("gtkwave is not on PATH (Debian: apt install gtkwave); start_vcd_trace needs nothing")
         super().start_gtkwave()

@@ -45,7 +45,7 @@ def sources_of(
 ) -> tuple[dict[str, str], str]:
     """Verilog texts by file name, and the name of the top module: of a component, of a configuration's accelerator, or
     of Verilog files, the first of which is named like ``top`` unless that is given. Raises TypeError for anything else,
-    and :class:`~dovetail.cosim.rtl.verilate.ToolError` without Yosys."""
+    and :class:`~dovetail.isa.common.cplusplus.ToolError` without Yosys."""
     if isinstance(design, str | Path):
         design = [design]
     if isinstance(design, Sequence):

@@ -11,12 +11,12 @@ from pathlib import Path
 from threading import Thread
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.build_cache import noted_library
 from dovetail.cosim.rtl.rtl_engine import RtlError, sources_hash
 from dovetail.cosim.rtl.verilate import Design, verilate
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.verilog import simulation_verilog
+from dovetail.isa.common.build_cache import noted_library
 from dovetail.isa.config.resolved import Config
 
 TOP = "board"

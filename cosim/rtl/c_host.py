@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.rtl_engine import accelerator_library
-from dovetail.cosim.rtl.verilate import LOG_LINES, ToolError
+from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.export.driver_files import driver_files
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.build_cache import noted, noted_library
-from dovetail.cosim.rtl.sealed import is_sound
-from dovetail.cosim.rtl.verilate import Design, default_cache, hash_of, machine, verilate, wave_format, yosys
+from dovetail.cosim.rtl.verilate import Design, machine, verilate, wave_format, yosys
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
 from dovetail.hw.verilog import simulation_verilog, to_verilog
+from dovetail.isa.common.build_cache import default_cache, noted, noted_library
+from dovetail.isa.common.cplusplus import hash_of
+from dovetail.isa.common.sealed import is_sound
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS

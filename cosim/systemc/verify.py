@@ -57,7 +57,7 @@ def programs_of(
 
 
 def verify_systemc(config: Config, programs: list[Setting], *, cache: Path, systemc: SystemC) -> list[Verdict]:
-    """Run programs, each from its own SRAM contents. Raises :class:`~dovetail.cosim.rtl.verilate.ToolError`."""
+    """Run programs, each from its own SRAM contents. Raises :class:`~dovetail.isa.common.cplusplus.ToolError`."""
     model = Model(config)
     with (
         SystemCEngine(config, cache=cache, systemc=systemc) as rtl,

@@ -13,11 +13,11 @@ from rich.table import Table
 from dovetail.cosim.coverage.bins import as_json, markdown
 from dovetail.cosim.coverage.file import DesignCoverage, merged
 from dovetail.cosim.coverage.rtl import Hole, RtlCoverage, Totals, cover_rtl
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.options.campaign import add_count, check_counts, check_report, config_label
 from dovetail.flows.options.parameters import extended
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.tables import new_table
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError

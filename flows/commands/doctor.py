@@ -19,10 +19,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dovetail.cosim.formal import prover
-from dovetail.cosim.rtl.build_cache import LIMIT, builds, trim
-from dovetail.cosim.rtl.verilate import ToolError, default_cache, verilator_root
+from dovetail.cosim.rtl.verilate import verilator_root
 from dovetail.cosim.systemc.build import find_systemc
 from dovetail.flows.output.reply import Report, si
+from dovetail.isa.common.build_cache import LIMIT, builds, default_cache, trim
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.common.sizes import parse_bytes
 
 DISTRIBUTION = "dovetail"

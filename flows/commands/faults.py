@@ -16,7 +16,6 @@ from rich.table import Table
 from dovetail.cosim.compare.campaign import in_processes
 from dovetail.cosim.compare.faults import KINDS, Record, executed_bits, run_flips, run_kind, sampled_bits
 from dovetail.cosim.rtl.setting import settings_of
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.options.campaign import (
     add_campaign_options,
     add_count,
@@ -27,6 +26,7 @@ from dovetail.flows.options.campaign import (
 from dovetail.flows.options.network import random_sample
 from dovetail.flows.output.reply import Report
 from dovetail.flows.output.tables import new_table
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.errors import DovetailError

@@ -16,7 +16,6 @@ from dovetail.cosim.compare.campaign import Tally, difference, run_campaign, sha
 from dovetail.cosim.compare.fuzz import Case, load
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, as_json, markdown
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.flows.options.campaign import (
     add_campaign_options,
@@ -30,6 +29,7 @@ from dovetail.flows.options.engines import add_waves_options, waves_line, waves_
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.tables import new_table
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.instructions.table import INSTRUCTIONS, Cause
 from dovetail.sw.errors import DovetailError

@@ -9,10 +9,10 @@ from rich.text import Text
 from dovetail.cosim.formal.catalogue import PROOFS, manual
 from dovetail.cosim.formal.proof import Proof, Sentences
 from dovetail.cosim.formal.prover import Verdict, prove
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.output.printable import Block, block
 from dovetail.flows.output.reply import Report
 from dovetail.flows.output.tables import new_table
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.errors import DovetailError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dovetail.cosim.rtl.verilate import compiler, verilator_root
+from dovetail.cosim.rtl.verilate import verilator_root
 from dovetail.flows.explore.progress import clock, progress_bar
 from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_miss
 from dovetail.flows.explore.results.records import records_of
@@ -35,6 +35,7 @@ from dovetail.flows.options.space import add_space_options, check_resumed, space
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.flows.report.sweep_files import write_files
+from dovetail.isa.common.cplusplus import compiler
 from dovetail.sw.errors import DovetailError
 
 STORE_NAME = "results.sqlite"

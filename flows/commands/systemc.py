@@ -8,7 +8,6 @@ from pathlib import Path
 
 from dovetail.cosim.compare.windows import layers_of
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.cosim.rtl.verilate import ToolError, default_cache
 from dovetail.cosim.systemc.build import find_systemc
 from dovetail.cosim.systemc.folder import FOLDER, example_files, platform_files, random_example
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
@@ -16,6 +15,8 @@ from dovetail.flows.options.network import add_input_options, add_network_option
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report
+from dovetail.isa.common.build_cache import default_cache
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError

@@ -10,7 +10,6 @@ from typing import Any
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.compare.windows import layers_of, verify_windows
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.options.engines import add_form_option, add_waves_options, waves_line, waves_of
 from dovetail.flows.options.network import (
     add_clock_option,
@@ -22,6 +21,7 @@ from dovetail.flows.options.network import (
 )
 from dovetail.flows.output.inference import summary, times
 from dovetail.flows.output.reply import Report
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime.clock import clock_text, time_text
 from dovetail.sw.runtime.compiled_network import CompiledNetwork

@@ -18,7 +18,7 @@ import numpy as np
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.rtl.rtl_engine import is_built
-from dovetail.cosim.rtl.verilate import compiler, verilator_root
+from dovetail.cosim.rtl.verilate import verilator_root
 from dovetail.flows.explore.pricing.evaluation import version
 from dovetail.flows.explore.pricing.local import prepare
 from dovetail.flows.explore.results.row import Row
@@ -28,6 +28,7 @@ from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.network import random_sample
+from dovetail.isa.common.cplusplus import compiler
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError

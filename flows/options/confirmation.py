@@ -11,10 +11,10 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.flows.explore.confirm import MOST, Plan, Verdict, chosen, confirm, plan
 from dovetail.flows.explore.progress import clock
 from dovetail.flows.explore.store.result_store import Store
+from dovetail.isa.common.build_cache import default_cache
 
 SHOWN = 10
 """Differences that are told in full."""

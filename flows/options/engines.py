@@ -9,9 +9,9 @@ from pathlib import Path
 
 from dovetail import cosim
 from dovetail.cosim.rtl.board import SimulatedBoard
-from dovetail.cosim.rtl.verilate import default_cache
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.hw.board.memory import BoardMemory
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from dovetail.cosim.rtl.verilate import default_cache
+from dovetail.isa.common.build_cache import default_cache
 from dovetail.sw.compiler.options import EFFORTS
 from dovetail.sw.compiler.plan import schedule_cache
 

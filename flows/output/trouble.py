@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dovetail
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.flows.output.printable import printable
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.instructions.assembler import AssemblyError
 from dovetail.isa.program import ProgramError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl import sealed
-from dovetail.cosim.rtl.build_cache import hold, noted
+from dovetail.isa.common import sealed
+from dovetail.isa.common.build_cache import hold, noted
 from tests.malformed.damage import JSON, Random, pick
 from tests.malformed.made import NETWORK, SPACE, Files, command
 

@@ -13,7 +13,6 @@ from dovetail.cosim.formal import prover
 from dovetail.cosim.formal.catalogue import PROOFS
 from dovetail.cosim.formal.proof import INVARIANT, Proof, Sentences
 from dovetail.cosim.formal.properties import Opened
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.common.walk import PixelWalk, Place
 from dovetail.hw.dma.burst import BeatWalker, BurstWalker
 from dovetail.hw.dma.load import LoadCore
@@ -27,6 +26,7 @@ from dovetail.hw.sequencer.run import Run
 from dovetail.hw.sequencer.scoreboard import Scoreboard
 from dovetail.hw.system.arbiter import RoundRobin
 from dovetail.hw.system.channels import Addresses, TwoPlaces, WriteData
+from dovetail.isa.common.cplusplus import ToolError
 
 
 def parameters(names: list[str]) -> list[object]:

@@ -11,8 +11,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.cosim.handle.design import Handle
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.hw.sequencer.queue import Queue
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, ID
 from dovetail.isa.instructions.table import PAGE_BYTES, Op, to_bytes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dovetail.cosim.handle.pyverilator_import as lists
-from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.isa.common.cplusplus import ToolError
 
 pyverilator: Any = pytest.importorskip("pyverilator")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.rtl.c_host import c_program, example_sources
-from dovetail.cosim.rtl.verilate import ToolError
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Op, Unit, cfg, pack, sync, to_bytes
 from dovetail.isa.program import Program, Segment, Step, TensorDescriptor

@@ -15,9 +15,10 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.cosim.rtl import sealed, verilate
+from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.block import Bench, block_design
-from dovetail.cosim.rtl.build_cache import LIBRARY, builds, hold, noted, noted_library
+from dovetail.isa.common import sealed
+from dovetail.isa.common.build_cache import LIBRARY, builds, hold, noted, noted_library
 
 
 class Increment(wiring.Component):  # type: ignore[misc]

@@ -12,6 +12,7 @@ from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, RtlError, accelerator_design, accelerator_library
 from dovetail.cosim.rtl.training import PROGRAMS, training_programs
+from dovetail.isa.common import cplusplus
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, VERSION
@@ -100,7 +101,7 @@ def test_no_pages(engine: RtlEngine) -> None:
 def test_no_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMARANTH_USE_YOSYS", "system")
     monkeypatch.setenv("YOSYS", "no-such-yosys")
-    with pytest.raises(verilate.ToolError, match=r'Yosys to write Verilog: pip install "amaranth\[builtin-yosys\]"'):
+    with pytest.raises(cplusplus.ToolError, match=r'Yosys to write Verilog: pip install "amaranth\[builtin-yosys\]"'):
         accelerator_design(SMALLEST)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dovetail.cosim.rtl.block import Bench
-from dovetail.cosim.rtl.verilate import compiler, wave_format
+from dovetail.cosim.rtl.verilate import wave_format
 from dovetail.hw.sequencer.queue import Queue
+from dovetail.isa.common.cplusplus import compiler
 
 FST = Path(__file__).resolve().parents[3] / "cosim" / "rtl" / "fst"
 

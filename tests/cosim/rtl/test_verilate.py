@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.cosim.rtl import verilate
 from dovetail.cosim.rtl.block import Bench, block_design
+from dovetail.isa.common import build_cache, cplusplus
 
 
 class Mac(wiring.Component):  # type: ignore[misc]
@@ -137,12 +138,12 @@ def test_two_processes_build_once(tmp_path: Path) -> None:
 
 def test_failed_build_says_why(tmp_path: Path) -> None:
     bad = verilate.Design({"dut.v": "module dut(input clk); wibble endmodule"}, "dut", {})
-    with pytest.raises(verilate.ToolError, match=r"verilator_bin failed with exit code \d+; log: (?s:.*)syntax error"):
+    with pytest.raises(cplusplus.ToolError, match=r"verilator_bin failed with exit code \d+; log: (?s:.*)syntax error"):
         verilate.verilate(bad, tmp_path)
     assert not list(tmp_path.glob("build-*"))
     assert "wibble" in next(tmp_path.glob("*.log")).read_text()
     bad = verilate.Design({"dut.v": "module dut(input clk); endmodule"}, "dut", {"x.cpp": "#error no"})
-    with pytest.raises(verilate.ToolError, match=r"g\+\+ failed with exit code 1"):
+    with pytest.raises(cplusplus.ToolError, match=r"g\+\+ failed with exit code 1"):
         verilate.verilate(bad, tmp_path)
     with pytest.raises(ValueError, match="top must be a module of the Verilog texts, not 'other'"):
         verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "other", {}), tmp_path)
@@ -150,13 +151,13 @@ def test_failed_build_says_why(tmp_path: Path) -> None:
 
 def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(verilate.ToolError, match=r"g\+\+ is not on PATH; .* apt install g\+\+"):
-        verilate.compiler()
+    with pytest.raises(cplusplus.ToolError, match=r"g\+\+ is not on PATH; .* apt install g\+\+"):
+        cplusplus.compiler()
 
 
 def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert verilate.default_cache() == tmp_path / "dovetail"
+    assert build_cache.default_cache() == tmp_path / "dovetail"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert verilate.default_cache() == tmp_path / ".cache" / "dovetail"
+    assert build_cache.default_cache() == tmp_path / ".cache" / "dovetail"

@@ -13,7 +13,6 @@ import pytest
 
 from dovetail.cosim.compare.fuzz import random_case, random_timing
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
 from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
 from dovetail.cosim.systemc.folder import (
@@ -26,6 +25,7 @@ from dovetail.cosim.systemc.folder import (
 )
 from dovetail.cosim.systemc.systemc_engine import SystemCEngine
 from dovetail.cosim.systemc.verify import programs_of, verify_systemc
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE
 from dovetail.isa.instructions.table import Unit

@@ -10,7 +10,7 @@ import pytest
 import dovetail
 from dovetail.cosim.compare import fuzz
 from dovetail.cosim.coverage import file
-from dovetail.cosim.rtl import build_cache, rtl_engine
+from dovetail.cosim.rtl import rtl_engine
 from dovetail.flows.cli import main
 from dovetail.flows.commands import docs
 from dovetail.flows.explore.store import database
@@ -18,7 +18,7 @@ from dovetail.flows.options import parameters
 from dovetail.flows.output import trouble
 from dovetail.flows.report.page import live, server
 from dovetail.isa import program
-from dovetail.isa.common import toml
+from dovetail.isa.common import build_cache, toml
 from dovetail.isa.config import given
 from dovetail.sw.compiler.partition.host_cost import MOST_TRIP
 from dovetail.sw.compiler.plan import schedule_cache

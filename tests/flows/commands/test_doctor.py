@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc.build import SystemC
 from dovetail.flows.cli import main
 from dovetail.flows.commands import doctor
+from dovetail.isa.common.cplusplus import ToolError
 
 REQUIREMENTS = [
     "numpy>=2.0",

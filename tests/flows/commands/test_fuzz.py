@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.cosim.compare.fuzz import load
-from dovetail.cosim.rtl import verilate
 from dovetail.flows.cli import main
+from dovetail.isa.common import build_cache
 
 BOMB = b85encode(zlib.compress(bytes(1 << 27), 9)).decode()
 REGRESSIONS = Path(__file__).parents[2] / "cosim" / "compare" / "regressions"
@@ -21,7 +21,7 @@ def cache(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pytestconfig.cache is not None
     folder = Path(pytestconfig.cache.mkdir("dovetail-builds"))
     monkeypatch.setattr("dovetail.flows.commands.fuzz.default_cache", lambda: folder)
-    assert verilate.default_cache() != folder
+    assert build_cache.default_cache() != folder
 
 
 @pytest.fixture

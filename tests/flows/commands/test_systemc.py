@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dovetail.cosim.rtl.setting import Setting
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.cosim.systemc import folder
 from dovetail.cosim.systemc.build import SystemC
 from dovetail.cosim.systemc.verify import Form, Verdict
 from dovetail.flows.cli import main
 from dovetail.flows.commands import systemc
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 
 

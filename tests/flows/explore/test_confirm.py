@@ -8,7 +8,6 @@ import pytest
 
 from dovetail.cosim.compare.lockstep import Comparison
 from dovetail.cosim.compare.networks import Verdict as NetworkVerdict
-from dovetail.cosim.rtl.verilate import ToolError
 from dovetail.flows.cli import main
 from dovetail.flows.explore import confirm
 from dovetail.flows.explore.confirm import Check, ConfirmError, Job, Plan, Queue, chosen, difference_of, plan
@@ -20,6 +19,7 @@ from dovetail.flows.explore.store import result_store
 from dovetail.flows.explore.store.recorder import Recorder
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.options.confirmation import Confirmed, confirm_sweep
+from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 

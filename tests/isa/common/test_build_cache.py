@@ -4,8 +4,8 @@ import multiprocessing
 import os
 from pathlib import Path
 
-from dovetail.cosim.rtl.build_cache import LIBRARY, builds, hold, trim
-from dovetail.cosim.rtl.sealed import seal, write_note
+from dovetail.isa.common.build_cache import LIBRARY, builds, hold, trim
+from dovetail.isa.common.sealed import seal, write_note
 
 
 def build(cache: Path, number: int, size: int = 100) -> Path:

@@ -1,6 +1,6 @@
 """Keeps built simulators below a size: the least recently used go first, and none that a process is using.
 
-A build is a sealed folder with one library (see `dovetail.cosim.rtl.sealed`). A damaged one is not loaded, but built
+A build is a sealed folder with one library (see `dovetail.isa.common.sealed`). A damaged one is not loaded, but built
 again.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dovetail.cosim.rtl.sealed import discard, is_sound, made, read_note, sweep, write_note
+from dovetail.isa.common.sealed import discard, is_sound, made, read_note, sweep, write_note
 
 LIMIT = 1 << 30
 """Bytes of builds that a cache keeps: more than a thousand accelerators."""
@@ -33,6 +33,12 @@ class Build:
     folder: Path
     bytes: int
     used: float
+
+
+def default_cache() -> Path:
+    """Where builds are kept unless a caller says otherwise: ``$XDG_CACHE_HOME/dovetail`` or ``~/.cache/dovetail``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dovetail"
 
 
 def library_path(cache: Path, digest: str) -> Path:
