@@ -21,6 +21,9 @@ _FIELDS = {
 
 Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
+READS, WRITES = 4, 1
+"""Regions that an operation claims, at most."""
+REGIONS = READS + WRITES
 
 
 def known(config: Config) -> list[Instruction]:

@@ -6,8 +6,9 @@ register's values, one element per operation of a unit, in program order.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
-from typing import cast
+from functools import cached_property
+from itertools import product
+from typing import cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
+    READS,
+    REGIONS,
     Region,
     View,
     check,
@@ -24,7 +27,6 @@ from dovetail.isa.instructions.checks import (
     input_blocks,
     multiplier_of,
     regions,
-    share_bank,
     share_byte,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
@@ -32,7 +34,7 @@ from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durat
 from dovetail.isa.timing.dma import BOUNDARY, Shape, last_beat, read_duration, write_duration
 from dovetail.isa.timing.memory import Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
-from dovetail.isa.timing.sequencer import CHECK, UNIT_OF
+from dovetail.isa.timing.sequencer import CHECK, UNIT_OF, Fields
 from dovetail.isa.timing.timeline import Int64s
 from dovetail.isa.timing.vector import vector_duration, vector_reads
 
@@ -52,10 +54,6 @@ class Rule:
         """Whether one of the two writes bytes of SRAM that the other reads."""
         pairs = (*product(self.targets, other.sources), *product(other.targets, self.sources))
         return any(share_byte(*pair) for pair in pairs)
-
-
-IDLE = Rule(0, Cause.NONE, 0, 0)
-"""Of a unit that does nothing."""
 
 
 _MAX_RULES = 1 << 14
@@ -153,10 +151,7 @@ def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, b
     return not all(answers(start, shape.length, memory_bytes, broken) for start in shape.starts())
 
 
-Rows = list[tuple[int, ...]]
-
-_NOWHERE = -1 << 40
-"""Times a unit's number and one, the address of what an operation of it does not claim: nobody else reaches it."""
+_Rows = list[tuple[int, ...]]
 
 _PLACES = {
     unit: tuple(r.index for name, r in registers.items() if name.endswith("_ADDR") and name != "MEM_ADDR")
@@ -182,18 +177,13 @@ class UnitOperations:
 
     def __init__(self, unit: Unit, places: Int64s, ops: Int64s, columns: Sequence[Int64s]) -> None:
         self.unit, self.places, self.ops, self.columns = unit, places, ops, columns
-        self.reads: list[Region] = []
-        """Per region that an operation may read, addresses and bytes, after `causes`; likewise ``writes``."""
-        self.writes: list[Region] = []
 
-    def rows(self) -> Rows:
+    def rows(self) -> _Rows:
         """The registers of each operation."""
         return list(zip(*(column.tolist() for column in self.columns), strict=True))
 
-    def causes(self, config: Config) -> Int64s:
-        """Why operations fail their own checks, conflicts with themselves included; 0 where they pass."""
-        causes = np.zeros(len(self.ops), np.int64)
-        self.reads, self.writes = [], []
+    def verify(self, config: Config, causes: Int64s, spaces: Int64s) -> None:
+        """Note in ``causes`` and ``spaces``, of all operations of the program, what `Operations` says of its own."""
         mode = INDEX[self.unit].get("MODE")
         kinds = self.ops if mode is None else self.ops | self.columns[mode] << 8
         for kind in np.unique(kinds).tolist():
@@ -203,22 +193,13 @@ class UnitOperations:
                 values[mode] = kind >> 8
             op, view = Op(kind & 0xFF), View(self.unit, cast(Sequence[int], values))
             declared = regions(op, view)
-            found = np.zeros(len(members), np.int64)
+            found, places = np.zeros(len(members), np.int64), self.places[members]
             checks = [*failures(config, op, view), (Cause.BANK_CONFLICT, in_its_own_way(config, declared))]
             for cause, fails in reversed(checks):
                 found[fails] = cause
-            causes[members] = found
-            self._declare(self.reads, members, declared.reads)
-            self._declare(self.writes, members, declared.writes)
-        return causes
-
-    def _declare(self, columns: list[Region], members: Int64s, spaces: Sequence[Region]) -> None:
-        for number, (address, size) in enumerate(spaces):
-            if number == len(columns):
-                none = np.full(len(self.ops), _NOWHERE * (self.unit + 1)), np.ones(len(self.ops), np.int64)
-                columns.append(cast(Region, none))
-            cast(Int64s, columns[number][0])[members] = address
-            cast(Int64s, columns[number][1])[members] = size
+            causes[places] = found
+            for number, region in (*enumerate(declared.reads), *enumerate(declared.writes, READS)):
+                spaces[places, number] = np.stack(cast(Sequence[Int64s], region), axis=-1)
 
     def durations(self, rules: Rules, passes: npt.NDArray[np.bool_]) -> Int64s:
         """Cycles of those that pass their checks, `CHECK` of others."""
@@ -252,13 +233,12 @@ class Operations:
     """
 
     def __init__(self, words: npt.NDArray[np.uint64]) -> None:
-        codes = (words & np.uint64(0xFF)).astype(np.int64)
-        units = UNIT_OF[codes]
+        code, number, _, value = Fields.of(words)
+        units = UNIT_OF[code]
         self.pcs = np.flatnonzero(units >= 0)
-        self.ops, self.units = codes[self.pcs], units[self.pcs]
-        writes = np.flatnonzero(codes == Op.CFG)
-        numbers = (words[writes] >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)
-        values = (words[writes] >> np.uint64(32)).astype(np.int64)
+        self.ops, self.units = code[self.pcs], units[self.pcs]
+        writes = np.flatnonzero(code == Op.CFG)
+        numbers, values = number[writes], value[writes]
         order = np.argsort(numbers, kind="stable")
         writes, values = writes[order], values[order]
         bounds = np.searchsorted(numbers[order], np.arange(257)).tolist()
@@ -279,20 +259,22 @@ class Operations:
     def __len__(self) -> int:
         return len(self.pcs)
 
-    def registers(self) -> Rows:
+    def registers(self) -> _Rows:
         """The registers of each operation's unit."""
-        found: Rows = [()] * len(self)
+        found: _Rows = [()] * len(self)
         for mine in self.of_units:
             for place, row in zip(mine.places.tolist(), mine.rows(), strict=True):
                 found[place] = row
         return found
 
-    def causes(self, config: Config) -> Int64s:
-        """Why operations fail their own checks; 0 where they pass."""
-        causes = np.zeros(len(self), np.int64)
+    def verify(self, config: Config) -> tuple[Int64s, Int64s]:
+        """Why operations fail their own checks, conflicts with themselves included, 0 where they pass; and the regions
+        that they claim, of shape (operations, `REGIONS`, 2): address and bytes, 0 where there is none; those that they
+        read come first."""
+        causes, spaces = np.zeros(len(self), np.int64), np.zeros((len(self), REGIONS, 2), np.int64)
         for mine in self.of_units:
-            causes[mine.places] = mine.causes(config)
-        return causes
+            mine.verify(config, causes, spaces)
+        return causes, spaces
 
     def durations(self, rules: Rules, causes: Int64s) -> Int64s:
         """Cycles from start to end."""
@@ -309,26 +291,35 @@ class Operations:
                 ends[mine.places] = Shape.of(View(mine.unit, cast(Sequence[int], mine.columns))).end
         return ends
 
-    def meet(self, config: Config, starts: Int64s, ends: Int64s) -> bool:
-        """Whether any two operations that run at the same time need one port of a bank, or one of them writes what the
-        other reads. Call `causes` first; all must pass."""
-        return any(_meet(config, mine, other, starts, ends) for mine, other in permutations(self.of_units, 2))
 
+class Rows(Sequence[tuple[int, ...]]):
+    """The registers that elements of a timeline see, worked out when somebody asks.
 
-def _meet(config: Config, mine: UnitOperations, other: UnitOperations, starts: Int64s, ends: Int64s) -> bool:
-    """The same for operations of one unit that are verified while one of another unit runs. Units are in order, so that
-    is the latest one there; of those that are verified in the same cycle the unit of the lower number comes first."""
-    begin = starts[mine.places]
-    latest = np.searchsorted(starts[other.places], begin, "right" if other.unit < mine.unit else "left") - 1
-    here = np.flatnonzero((latest >= 0) & (ends[other.places][latest] >= begin + CHECK))
-    there = latest[here]
-    reads, writes = _at(mine.reads, here), _at(mine.writes, here)
-    others_reads, others_writes = _at(other.reads, there), _at(other.writes, there)
-    ports = [*product(reads, others_reads), *product(writes, others_writes)]
-    bytes_ = [*product(reads, others_writes), *product(writes, others_reads)]
-    return any(np.any(share_bank(config, *pair)) for pair in ports) or any(np.any(share_byte(*pair)) for pair in bytes_)
+    Parameters
+    ----------
+    operations
+        Those of the program.
+    kept, is_fetch
+        Of each of them and each fetch, in program order: whether it is an element, whether it is a fetch.
+    """
 
+    def __init__(self, operations: Operations, kept: npt.NDArray[np.bool_], is_fetch: npt.NDArray[np.bool_]) -> None:
+        self._operations, self._kept, self._is_fetch = operations, kept, is_fetch
 
-def _at(columns: Sequence[Region], members: Int64s) -> list[Region]:
-    arrays = cast(Sequence[tuple[Int64s, Int64s]], columns)
-    return [cast(Region, (address[members], size[members])) for address, size in arrays]
+    @cached_property
+    def _rows(self) -> _Rows:
+        of_operations = iter(self._operations.registers())
+        rows = (() if fetch else next(of_operations) for fetch in self._is_fetch.tolist())
+        return [row for row, keep in zip(rows, self._kept.tolist(), strict=True) if keep]
+
+    def __len__(self) -> int:
+        return int(self._kept.sum())
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> _Rows: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, ...] | _Rows:
+        return self._rows[at]

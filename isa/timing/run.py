@@ -4,24 +4,15 @@ Every SYNC refers to earlier instructions, so each word's times follow from thos
 (`isa.timing.sequencer`). The first fault then cuts off what was not popped up to its cycle.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import (
-    BUS_CAUSES,
-    PAGE_BYTES,
-    PAGE_WORDS,
-    QUEUE_DEPTH,
-    Cause,
-    Op,
-    Unit,
-)
+from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
+from dovetail.isa.timing.core import first_fault, play
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
-from dovetail.isa.timing.operations import IDLE, Operations, Rules, bus_error, rules_of
+from dovetail.isa.timing.operations import Operations, Rows, bus_error, rules_of
 from dovetail.isa.timing.sequencer import (
     CHECK,
     END_TO_DONE,
@@ -30,29 +21,9 @@ from dovetail.isa.timing.sequencer import (
     PAGE_READY,
     Words,
     as_words,
-    chunks_of,
     front_end_faults,
 )
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Int64s, Timeline
-
-
-@dataclass(frozen=True)
-class _Trace:
-    """Times of a program in which nothing faults but the bus and the front end, and in which operations that cannot
-    work do not end; an element per operation and fetch, in program order."""
-
-    unit: Int64s
-    op: Int64s
-    pc: Int64s
-    start: Int64s
-    end: Int64s
-    registers: list[tuple[int, ...]]
-    bus: dict[int, Cause]  # errors, by element
-    pops: list[list[int]]  # of each unit
-    waits: list[tuple[int, int, int]]  # unit, first cycle at the head, pop
-    last: int  # cycle of END, or of the front end's fault
-    fault: tuple[Cause, int] | None = None  # of the front end
-    apart: bool = False  # whether all operations pass their checks and none conflicts with another
 
 
 def _stop(config: Config, words: npt.NDArray[np.uint64]) -> tuple[int, Cause]:
@@ -60,111 +31,6 @@ def _stop(config: Config, words: npt.NDArray[np.uint64]) -> tuple[int, Cause]:
     faults = front_end_faults(config, words)
     stops = np.flatnonzero((faults != 0) | (words & np.uint64(0xFF) == Op.END))
     return (int(stops[0]), Cause(int(faults[stops[0]]))) if len(stops) else (len(words), Cause.NO_END)
-
-
-def _trace(rules: Rules, words: npt.NDArray[np.uint64], program: int, base: int, memory: int, broken: Broken) -> _Trace:
-    config = rules.config
-    stop, cause = _stop(config, words)
-    fault = (cause, stop) if cause else None
-    operations, chunks = Operations(words[:stop]), chunks_of(words, stop)
-    registers = operations.registers()
-    causes = operations.causes(config)
-    total = len(operations) + len(chunks.fetches)
-    places = np.delete(np.arange(total), chunks.fetches)  # of operations
-
-    def column(values: Int64s, of_fetches: Int64s | int) -> Int64s:
-        merged = np.empty(total, np.int64)
-        merged[places], merged[chunks.fetches] = values, of_fetches
-        return merged
-
-    bus: dict[int, Cause] = {}
-    reach = 0 if broken else memory - base
-    for number in np.flatnonzero((operations.memory_ends() > reach) & (causes == 0)).tolist():
-        if bus_error(int(operations.ops[number]), registers[number], base, memory, broken):
-            bus[int(places[number])] = BUS_CAUSES[Unit(operations.units[number])]
-    for page, place in enumerate(chunks.fetches.tolist()):
-        if not answers((program + page * PAGE_BYTES) % ADDRESS_SPACE, PAGE_BYTES, memory, broken):
-            bus[place] = Cause.BUS_FETCH
-    durations = column(operations.durations(rules, causes), rules.fetch)
-    lasting = durations.copy()
-    lasting[[*places[causes != 0].tolist(), *bus]] = NEVER
-
-    sequencer = chunks.run(lasting)
-    starts = np.empty(len(operations), np.int64)
-    for unit, begun in zip(Unit, sequencer.starts, strict=True):
-        starts[operations.units == unit] = begun
-    start = column(starts, np.array(sequencer.fetches))
-    end = start + durations
-    seen: list[tuple[int, ...]] = [()] * total
-    for place, row in zip(places.tolist(), registers, strict=True):
-        seen[place] = row
-    return _Trace(
-        unit=column(operations.units, Unit.LOAD),
-        op=column(operations.ops, FETCH),
-        pc=column(operations.pcs, np.arange(len(chunks.fetches))),
-        start=start,
-        end=end,
-        registers=seen,
-        bus=bus,
-        pops=[pops[QUEUE_DEPTH:] for pops in sequencer.pops],
-        waits=sequencer.waits,
-        last=sequencer.now + 1,
-        fault=fault,
-        apart=not (fault or bus or causes.any() or operations.meet(config, starts, end[places])),
-    )
-
-
-_Candidate = tuple[int, int, Cause, int]
-"""A fault: cycle, unit number (the front end's is above the units'), cause, pc. The least one is the first."""
-
-
-def _verify(rules: Rules, trace: _Trace) -> tuple[_Candidate | None, list[bool]]:
-    """The first fault, and which operations fail their checks; both hold for what was popped up to the fault."""
-    fails = [False] * len(trace.start)
-    if trace.apart:
-        return None, fails
-    first: _Candidate | None = None
-    halt = NEVER
-    if trace.fault:
-        cause, pc = trace.fault
-        first = (trace.last, len(Unit), cause, pc)
-        halt = trace.last
-    units, ops, pcs, starts, ends = (c.tolist() for c in (trace.unit, trace.op, trace.pc, trace.start, trace.end))
-    known, find = rules.known, rules.find
-    running = [(IDLE, -1)] * len(Unit)  # per unit the rule of its latest operation, and the cycle in which that ends
-    keys = [t << 2 | u for t, u in zip(starts, units, strict=True)]
-    for n in sorted(range(len(keys)), key=keys.__getitem__):
-        start = starts[n]
-        if start > halt:
-            break
-        unit = units[n]
-        fault: _Candidate | None = None
-        if ops[n] != FETCH:
-            key = ops[n], trace.registers[n]
-            rule = known.get(key) or find(key)
-            verified = start + CHECK
-            cause = rule.cause
-            if not cause:
-                reads, writes = rule.reads, rule.writes
-                for other, until in running:
-                    if until < verified:
-                        continue
-                    if reads & other.reads or writes & other.writes:
-                        cause = Cause.BANK_CONFLICT
-                        break
-                    if (reads & other.writes or writes & other.reads) and rule.races(other):
-                        cause = Cause.RACE  # unless there is a conflict with a third unit
-                if not cause:
-                    running[unit] = rule, ends[n]
-            if cause:
-                fails[n] = True
-                fault = (verified, unit, cause, pcs[n])
-        if n in trace.bus and not fails[n]:
-            fault = (ends[n], unit, trace.bus[n], pcs[n])
-        if fault and (first is None or fault < first):
-            first = fault
-            halt = fault[0]
-    return first, fails
 
 
 def time_program(
@@ -206,38 +72,90 @@ def time_program(
         cycles = FIRST_ACTION - 1 + PAGE_READY + END_TO_DONE
         none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
         return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
+    stop, cause = _stop(config, words)
+    operations = Operations(words[:stop])
+    causes, regions = operations.verify(config)
     rules = rules_of(config)
-    trace = _trace(rules, words, address, base, memory_bytes, broken)
-    first, fails = _verify(rules, trace)
-    if first is None:
-        return _timeline(trace, fails, NEVER, trace.last, None)
-    halt, _, cause, pc = first
-    return _timeline(trace, fails, halt, halt, Fault(cause, pc))
+    durations = operations.durations(rules, causes)
+    errors = _bus_errors(operations, causes, base, memory_bytes, broken)
+    pages = min(stop // PAGE_WORDS + 2, len(words) // PAGE_WORDS)
+    addresses = range(address, address + pages * PAGE_BYTES, PAGE_BYTES)
+    lost = np.array([not answers(at % ADDRESS_SPACE, PAGE_BYTES, memory_bytes, broken) for at in addresses])
+    played = play(
+        words[:stop],
+        np.where(causes | errors, NEVER, durations),
+        np.where(lost, NEVER, np.int64(rules.fetch)),
+    )
 
+    # Operations and fetches in program order. The front end fetches page n + 1 before the first word of page n.
+    follows = np.maximum(np.arange(-1, pages - 1), 0) * PAGE_WORDS
+    fetches = np.searchsorted(operations.pcs, follows) + np.arange(pages)
+    is_fetch = np.zeros(len(operations) + pages, np.bool_)
+    is_fetch[fetches] = True
 
-def _timeline(trace: _Trace, fails: list[bool], halt: int, last: int, fault: Fault | None) -> Timeline:
-    """What was popped up to cycle ``halt``; ``last`` is the cycle of END or of the fault."""
-    failed = np.array(fails, np.bool_)
-    columns = [trace.unit, trace.op, trace.pc, trace.start, np.where(failed, trace.start + CHECK, trace.end)]
-    registers, pops, waits = trace.registers, trace.pops, trace.waits
-    if fault:
-        kept = trace.start <= halt
-        columns, failed = [column[kept] for column in columns], failed[kept]
-        registers = [r for r, keep in zip(registers, kept.tolist(), strict=True) if keep]
-        pops = [[t for t in p if t <= halt] for p in pops]
-        waits = [wait for wait in waits if wait[1] <= halt]
-    unit, op, pc, start, end = columns
-    finish = max([last, int(end.max(initial=0))] + [p[-1] for p in pops if p])
-    cycles = finish + END_TO_DONE
+    def merged(of_operations: Int64s, of_fetches: Int64s | int) -> Int64s:
+        column = np.empty((len(is_fetch), *of_operations.shape[1:]), np.int64)
+        column[~is_fetch], column[is_fetch] = of_operations, of_fetches
+        return column
+
+    units, starts = merged(operations.units, Unit.LOAD), merged(played.pops[operations.pcs], played.fetches)
+    ends, pcs = starts + merged(durations, rules.fetch), merged(operations.pcs, np.arange(pages))
+    last = played.last + 1  # of the front end
+    first = first_fault(
+        units,
+        starts,
+        ends,
+        merged(causes, 0),
+        merged(errors, lost * Cause.BUS_FETCH),
+        merged(regions, 0),
+        config.bank_bytes,
+        last if cause else NEVER,
+    )
+    fault = Fault(cause, stop) if cause else None
+    if first.element >= 0:
+        fault = Fault(first.cause, int(pcs[first.element]))
+    ends[first.fails] = starts[first.fails] + CHECK
+
+    # What was popped up to the fault.
+    kept, popped = starts <= first.cycle, played.pops <= first.cycle
+    finish = max(first.cycle if fault else last, int(ends[kept].max()), int(played.pops[popped].max(initial=0)))
+    popped[operations.pcs] = False
+    configs = np.bincount(played.units[popped], minlength=len(Unit)).tolist()
+    waits = np.flatnonzero((words[:stop] & np.uint64(0xFF) == Op.SYNC) & (played.heads <= first.cycle))
+    waits = np.stack([played.units[waits], played.heads[waits], played.pops[waits]], axis=-1)
+    units, starts, ends = units[kept], starts[kept], ends[kept]
     counters = {}
-    for u in Unit:
-        mine = unit == u
-        operations = int(mine.sum())
-        busy = int((end - start)[mine].sum()) + operations
-        config = len(pops[u]) - operations
-        token = sum(min(pop, halt + 1) - head for v, head, pop in waits if v == u)
-        counters[u] = Counters(busy, config, token, cycles - busy - config - token)
-    return Timeline(unit, op, pc, start, end, ~failed, tuple(registers), cycles, counters, fault, waits)
+    for unit in Unit:
+        busy = int((ends - starts + 1)[units == unit].sum())
+        _, head, pop = waits[waits[:, 0] == unit].T
+        token = int((np.minimum(pop, first.cycle + 1) - head).sum())
+        cycles = finish + END_TO_DONE
+        counters[unit] = Counters(busy, configs[unit], token, cycles - busy - configs[unit] - token)
+    return Timeline(
+        units,
+        merged(operations.ops, FETCH)[kept],
+        pcs[kept],
+        starts,
+        ends,
+        ~first.fails[kept],
+        Rows(operations, kept, is_fetch),
+        finish + END_TO_DONE,
+        counters,
+        fault,
+        waits,
+    )
+
+
+def _bus_errors(operations: Operations, causes: Int64s, base: int, memory: int, broken: Broken) -> Int64s:
+    """What the bus answers operations with that pass their checks: 0 where that is no error."""
+    errors = np.zeros(len(operations), np.int64)
+    reach = 0 if broken else memory - base
+    suspects = np.flatnonzero((operations.memory_ends() > reach) & (causes == 0)).tolist()
+    registers = operations.registers() if suspects else []
+    for n in suspects:
+        if bus_error(int(operations.ops[n]), registers[n], base, memory, broken):
+            errors[n] = BUS_CAUSES[Unit(operations.units[n])]
+    return errors
 
 
 MICROCODED_SLACK = 64
@@ -261,7 +179,7 @@ def cycle_bound(config: Config, program: Words) -> int:
         return time_microcoded(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + MICROCODED_SLACK
     rules, (stop, _) = rules_of(config), _stop(config, words)
     operations = Operations(words[:stop])
-    total = int(operations.durations(rules, operations.causes(config)).sum())
+    total = int(operations.durations(rules, operations.verify(config)[0]).sum())
     # The page behind the one with the END is fetched as well.
     pages = min(len(words) // PAGE_WORDS, stop // PAGE_WORDS + 2)
     return total + 2 * (stop + 1) + pages * (rules.fetch + PAGE_READY + 2) + END_TO_DONE + 1

@@ -1,7 +1,7 @@
 """What a run looked like in time: shared by the timing engine, the model and the RTL."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,8 @@ import numpy.typing as npt
 from dovetail.isa.instructions.table import Cause, Unit
 
 Int64s = npt.NDArray[np.int64]
+
+NO_WAITS = np.zeros((0, 3), np.int64)
 
 FETCH = 0
 """What stands for the opcode of a fetch in a timeline."""
@@ -38,8 +40,9 @@ class Timeline:
 
     ``unit``; ``op`` (opcode, or :data:`FETCH`); ``pc`` (word index; page index of a fetch); ``start`` and ``end``
     cycle; ``works``: false for an operation that failed its checks and did nothing; ``registers``: the unit's
-    registers as the operation saw them (empty for a fetch). ``waits``, of the timing engine only: for every SYNC its
-    unit, the first cycle at the queue's head, and the cycle in which it left; between them the unit waits for a token.
+    registers as the operation saw them (empty for a fetch). ``waits``, of the timing engine only: a row for every SYNC,
+    its unit, the first cycle at the queue's head, and the cycle in which it left; between them the unit waits for a
+    token.
     """
 
     unit: Int64s
@@ -48,11 +51,11 @@ class Timeline:
     start: Int64s
     end: Int64s
     works: npt.NDArray[np.bool_]
-    registers: tuple[tuple[int, ...], ...]
+    registers: Sequence[tuple[int, ...]]
     cycles: int
     counters: dict[Unit, Counters]
     fault: Fault | None = None
-    waits: Sequence[tuple[int, int, int]] = ()
+    waits: Int64s = field(default_factory=NO_WAITS.copy)
 
     def __repr__(self) -> str:
         fault = f", {self.fault}" if self.fault else ""

@@ -144,7 +144,7 @@ def _events(run: Timeline, registers: Registers, layers: Mapping[int, int], offs
 
 def _waits(words: Sequence[int], exact: Timeline, offset: int) -> Iterator[Wait]:
     syncs = [word for word in words if word & 0xFF == Op.SYNC]
-    for word, (unit, head, pop) in zip(syncs, exact.waits, strict=True):
+    for word, (unit, head, pop) in zip(syncs, exact.waits.tolist(), strict=True):
         if pop > head:
             yield Wait(Unit(unit), Unit(word >> 16 & 0xFF), head + offset, pop + offset)
 

@@ -92,4 +92,16 @@ def time_microcoded(
     counters = {u: Counters(busy[u], config_cycles[u], 0, cycles - busy[u] - config_cycles[u]) for u in Unit}
     columns = np.array(rows, np.int64).reshape(-1, 6).T
     unit_, ops, pcs, starts, ends, works = columns
-    return Timeline(unit_, ops, pcs, starts, ends, works.astype(np.bool_), tuple(seen), cycles, counters, fault, waits)
+    return Timeline(
+        unit_,
+        ops,
+        pcs,
+        starts,
+        ends,
+        works.astype(np.bool_),
+        tuple(seen),
+        cycles,
+        counters,
+        fault,
+        np.array(waits, np.int64).reshape(-1, 3),
+    )

@@ -13,17 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Op, Unit
-from dovetail.isa.timing.sequencer import (
-    END_TO_DONE,
-    OPERATION,
-    PAGE_READY,
-    WAIT,
-    WRITES,
-    Chunks,
-    Words,
-    as_words,
-    chunks_of,
-)
+from dovetail.isa.timing.core import play
+from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY, UNIT_OF, Fields, Uint64s, Words, as_words
 from dovetail.isa.timing.timeline import Int64s
 
 NONE = -1
@@ -37,8 +28,8 @@ class Events:
 
     Parameters
     ----------
-    chunks: the program as the recurrence takes it.
-    units: the actions of each unit.
+    words: those before the END.
+    fetches: which actions are the pages' fetches.
     before: the action before it in its unit, or `NONE`.
     place: the action that had its queue place before it, or `NONE`.
     target: what a wait waits for, or `NONE`.
@@ -47,8 +38,8 @@ class Events:
     operations: the actions that have a number, by it.
     """
 
-    chunks: Chunks
-    units: Sequence[Int64s]
+    words: Uint64s
+    fetches: Int64s
     before: Sequence[int]
     place: Sequence[int]
     target: Sequence[int]
@@ -70,41 +61,42 @@ def events_of(program: Words) -> Events:
     """The events of a program that ends with END and in which nothing faults."""
     words = as_words(program)
     stop = int(np.argmax((words & np.uint64(0xFF)) == Op.END))
-    chunks = chunks_of(words, stop)
-    pages = len(chunks.fetches)
-    follows = np.array([0, *range(0, (pages - 1) * PAGE_WORDS, PAGE_WORDS)])  # per fetch the word that it goes before
+    pages = min(stop // PAGE_WORDS + 2, len(words) // PAGE_WORDS)
+    words = words[:stop]
+    code, middle, upper, value = Fields.of(words)
+    is_wait, is_operation = code == Op.SYNC, UNIT_OF[code] >= 0
+    units_of_words = np.where(code == Op.CFG, middle >> 6, np.where(is_wait, middle, UNIT_OF[code]))
+    follows = np.maximum(np.arange(-1, pages - 1), 0) * PAGE_WORDS  # per fetch the word that it goes before
     fetches = follows + np.arange(pages)
-    numbers = np.arange(stop + 1)
-    actions = numbers + np.searchsorted(follows, numbers, "right")  # of the words
-    counts = np.where(chunks.kinds == WRITES, chunks.amounts, 1)
-    unit_of = np.insert(np.repeat(chunks.units, counts), follows, Unit.LOAD)
+    actions = np.delete(np.arange(stop + 1 + pages), fetches)  # of the words
+    unit_of = np.insert(units_of_words, follows, Unit.LOAD)
     units = [np.flatnonzero(unit_of == unit) for unit in Unit]
 
     before, place, target, page, number = np.full((5, len(unit_of) + 1), NONE)
-    at = actions[np.cumsum(counts) - counts]
     for unit, mine in enumerate(units):
         before[mine[1:]], place[mine[QUEUE_DEPTH:]] = mine[:-1], mine[:-QUEUE_DEPTH]
-        operations = at[(chunks.kinds == OPERATION) & (chunks.units == unit)]
-        waits = (chunks.kinds == WAIT) & (chunks.ons == unit)
-        awaited = np.searchsorted(operations, at[waits]) - chunks.amounts[waits] - 1
-        target[at[waits][awaited >= 0]] = operations[awaited[awaited >= 0]]
+        operations = np.flatnonzero(is_operation & (units_of_words == unit))
+        waits = np.flatnonzero(is_wait & (upper == unit))
+        awaited = np.searchsorted(operations, waits) - value[waits] - 1
+        target[actions[waits[awaited >= 0]]] = actions[operations[awaited[awaited >= 0]]]
     page[fetches[1:]] = fetches[:-1]
     if stop // PAGE_WORDS == pages - 1:  # nothing is fetched ahead there
         page[actions[stop - stop % PAGE_WORDS]] = fetches[-1]
-    lasting = np.sort(np.concatenate([fetches, at[chunks.kinds == OPERATION]]))
+    lasting = np.sort(np.concatenate([fetches, actions[:-1][is_operation]]))
     number[lasting] = np.arange(len(lasting))
     columns = (column.tolist() for column in (before, place, target, page, number, lasting))
-    return Events(chunks, units, *columns)
+    return Events(words, fetches, *columns)
 
 
 def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -> Times:
     """When everything happens if the ``operations`` take these durations; without ``queues`` these hold any number."""
+    lasting, fetches = np.array(durations), events.fetches
+    of_fetches = np.isin(events.operations, fetches)
     depth = QUEUE_DEPTH if queues else len(events.before)
-    lasting = np.array(durations)
-    sequencer = events.chunks.run(lasting, depth=depth)
-    pop = np.full(len(events.before), sequencer.now + 1)  # the END is not popped
-    for mine, pops in zip(events.units, sequencer.pops, strict=True):
-        pop[mine] = pops[depth:]
+    played = play(events.words, lasting[~of_fetches], lasting[of_fetches], depth)
+    pop = np.empty(len(events.before), np.int64)
+    pop[fetches] = played.fetches
+    pop[np.delete(np.arange(len(pop)), fetches)] = [*played.pops, played.last + 1]  # the END is not popped
     end = pop.copy()
     end[events.operations] += lasting
     return Times(pop.tolist(), end.tolist(), int(end.max()) + END_TO_DONE)

@@ -5,6 +5,7 @@ the bytes that it replaces, or makes those that it reads, and its unit's queue h
 that is.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -16,9 +17,9 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.timing import core
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
-from dovetail.isa.timing.sequencer import OPERATION, WAIT, WRITES, Clock
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.hazards import Range, Tracker
 from dovetail.sw.compiler.plan.smaller import Moved, Residents
@@ -216,13 +217,13 @@ class Emitter:
 
     def __init__(self, config: Config, like: "Emitter | None" = None) -> None:
         self.config, self.like = config, like
-        self.words: list[int] = []
+        self.words = array("Q")
         self.layers: dict[int, int] = {}
         self.moved: dict[int, int] = {}
         """Bytes moved over the bus, by layer."""
         self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
-        self.clock = Clock(rules_of(config).fetch)
+        self.clock = core.clock(rules_of(config).fetch)
         self._by_clock = not config.serial  # the clock times queues, and the microcoded accelerator has none
         self.cycles = self.span = 0
         """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the
@@ -328,7 +329,7 @@ class Emitter:
         for operation in self._operations[self._out :]:
             self._emit(operation)
         self.words.append(int(Op.END))
-        self.words += [int(Op.END)] * (-len(self.words) % PAGE_WORDS)
+        self.words.extend([int(Op.END)] * (-len(self.words) % PAGE_WORDS))
         self.cycles, self.span = self._timed()
         return limit is None or (self.span if alone else self.cycles) <= limit
 
@@ -399,8 +400,6 @@ class Emitter:
                 if values[index] != value:
                     values[index] = value
                     words.append(word | value << 32)
-        written = len(words) - before
-        chunks = [(WRITES, unit, written, 0)] if written else []
         waits = self._tracker.issue(
             unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes, waited=waited
         )
@@ -409,14 +408,11 @@ class Emitter:
                 self.late.add(layer)
             waits = [*waited, *waits]
         self.waits.append(waits)
-        for word in waits:
-            words.append(word)
-            chunks.append((WAIT, unit, word >> 32, word >> 16 & 0xFF))
+        words.extend(waits)
         self.layers[len(words)] = layer
         words.append(form.op)
         self._busy[unit] -= cycles + 1
-        chunks.append((OPERATION, unit, cycles, 0))
-        self.clock.add(chunks)
+        self.clock.add(words, before, cycles)
 
 
 @lru_cache(maxsize=4)

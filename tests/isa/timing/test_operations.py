@@ -1,15 +1,13 @@
 """All operations of a program at once against the rules for one."""
 
 import random
-from itertools import combinations
 
 import numpy as np
 import pytest
 
-from dovetail.isa.instructions.checks import View, check, claim
+from dovetail.isa.instructions.checks import READS, View, check, claim, regions
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.operations import Operations, rules_of
-from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import as_words, front_end_faults
 from dovetail.sw.random.programs.broken import illegal_program, operations_of
 from dovetail.sw.random.programs.legal import legal_program
@@ -32,7 +30,11 @@ def test_registers_causes_and_durations(seed: int) -> None:
     assert operations.ops.tolist() == [op for _, op, _ in plain]
     assert operations.units.tolist() == [view.unit for _, _, view in plain]
     assert operations.registers() == [tuple(view.values) for _, _, view in plain]
-    causes = operations.causes(config)
+    causes, spaces = operations.verify(config)
+    for (_, op, view), row in zip(plain, spaces.tolist(), strict=True):
+        claimed = regions(op, view)
+        for declared, row_of in ((claimed.reads, row[:READS]), (claimed.writes, row[READS:])):
+            assert [tuple(space) for space in row_of] == [*declared, *[(0, 0)] * (len(row_of) - len(declared))]
     assert causes.tolist() == [
         check(config, op, view) or (Cause.BANK_CONFLICT if claim(config, op, view).twice else Cause.NONE)
         for _, op, view in plain
@@ -54,36 +56,6 @@ def last_byte(view: View) -> int:
     return max(starts) + view["LENGTH"] - 1
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_who_meets(seed: int) -> None:
-    """Operations of four units, each in its order, at times that need not suit one another."""
-    rng = random.Random(seed)
-    config = random_config(rng)
-    words = as_words(list(legal_program(rng, config).words))
-    words = words[: int(np.flatnonzero(words & np.uint64(0xFF) == Op.END)[0])]
-    operations, rules = Operations(words), rules_of(config)
-    assert not operations.causes(config).any()
-    found = [rules.find((op, tuple(view.values))) for _, op, view in operations_of(words.tolist())]
-    timeline = time_program(config, [*words.tolist(), Op.END])
-    mine = ~timeline.is_fetch
-    assert not operations.meet(config, timeline.start[mine], timeline.end[mine])
-    for _ in range(60):
-        free, starts, ends = dict.fromkeys(Unit, 0), [], []
-        for unit in operations.units.tolist():
-            starts.append(free[Unit(unit)] + rng.choice((0, 0, 1, rng.randrange(400))))
-            ends.append(starts[-1] + 3 + rng.randrange(40))
-            free[Unit(unit)] = ends[-1] + 1
-        meets = False
-        for a, b in combinations(range(len(starts)), 2):
-            one, two = found[a], found[b]
-            together = operations.units[a] != operations.units[b] and max(starts[a], starts[b]) + 3 <= min(
-                ends[a], ends[b]
-            )
-            meets |= together and bool(one.reads & two.reads or one.writes & two.writes or one.races(two))
-        assert operations.meet(config, np.array(starts), np.array(ends)) == meets
-
-
 def test_no_operations() -> None:
     operations = Operations(as_words(b""))
     assert operations.registers() == []
-    assert not operations.meet(rules_of(random_config(random.Random(1))).config, *[np.zeros(0, np.int64)] * 2)
