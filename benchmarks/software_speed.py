@@ -1,4 +1,5 @@
-"""Speed of the software side on MobileNetV1 1.0 224: compile plus exact timing, cold and warm, and model inference.
+"""Speed of the software side on MobileNetV1 1.0 224: compile plus exact timing, cold and warm; model inference; the
+timing of a program alone.
 
     python benchmarks/software_speed.py [NETWORK]
 
@@ -9,10 +10,13 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 
 import dovetail
+from dovetail.isa.timing import core
+from dovetail.isa.timing.run import time_program
 from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -55,6 +59,13 @@ def main() -> None:
     compiled.run(inputs[-1])
     seconds = median(lambda number: compiled.run(inputs[number]), arguments.runs)
     print(f"model inference, bit-exact:                        {seconds:.3f} s")
+    small = config.replace(sram="64 KiB", banks=None)
+    words = np.array(compile_network(graph, small).code.segments[0].words)
+    times = median(lambda _: time_program(small, words), 3 * arguments.runs)
+    print(f"exact times of a program of {len(words):,} words:       {1000 * times:.2f} ms")
+    with mock.patch.object(core, "library", lambda: None):
+        times = median(lambda _: time_program(small, words), arguments.runs)
+    print(f"the same in Python, as where there is no compiler: {1000 * times:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from dovetail.flows.output.reply import Report, si
 from dovetail.isa.common.build_cache import LIMIT, builds, default_cache, trim
 from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.common.sizes import parse_bytes
+from dovetail.isa.timing import core
 
 DISTRIBUTION = "dovetail"
 TOOLS = {
@@ -100,6 +101,7 @@ def examine() -> Iterator[Check]:
     yield systemc()
     yield provers()
     yield cache_folder(default_cache())
+    yield timing_core()
     yield simulators(default_cache())
 
 
@@ -231,6 +233,13 @@ def cache_folder(path: Path) -> Check:
     if free < 1 << 30:
         return Check("cache folder", "missing", f"{path}: {free >> 20} MiB free", "free at least 1 GiB")
     return Check("cache folder", "ok", f"{path}, {free >> 30} GiB free")
+
+
+def timing_core() -> Check:
+    """How programs are timed."""
+    if core.library() is not None:
+        return Check("timing core", "ok", "compiled")
+    return Check("timing core", "optional", "in Python: the same cycles, slower", "a C++ compiler: apt install g++")
 
 
 def simulators(path: Path) -> Check:

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,8 @@ from dovetail.isa.common.cplusplus import ToolError, compiler, load
 from dovetail.isa.instructions.checks import READS, REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing import recurrence
-from dovetail.isa.timing.recurrence import FirstFault, Played
-from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF
-from dovetail.isa.timing.timeline import Int64s
+from dovetail.isa.timing.recurrence import Outcome, Played, Work
+from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
 SOURCE = "recurrence.cpp"
 
@@ -33,6 +32,7 @@ _NUMBERS = {
     "check": CHECK,
     "never": NEVER,
     "page_words": PAGE_WORDS,
+    "queue_depth": QUEUE_DEPTH,
     "cfg": Op.CFG,
     "sync": Op.SYNC,
     "load": Unit.LOAD,
@@ -57,10 +57,29 @@ class _Moment(ctypes.Structure):
 
 
 _int, _pointer = ctypes.c_int64, ctypes.c_void_p
+
+
+class _Job(ctypes.Structure):
+    """`Work`, then where its `Outcome` goes: columns, and what they hold; then numbers."""
+
+    _fields_ = (
+        ("words", _pointer),
+        ("count", _int),
+        *((name, _pointer) for name in ("cycles", "causes", "errors", "regions")),
+        ("fetch", _int),
+        ("lost", _pointer),
+        *((name, _int) for name in ("pages", "stopped", "bank_bytes")),
+        *((name, _pointer) for name in ("units", "ops", "pcs", "starts", "ends", "works", "waits")),
+        *((name, _int) for name in ("elements", "waited", "total", "fault", "fault_pc")),
+        *((name, _int * len(Unit)) for name in ("busy", "config", "token")),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "configure": (None, _pointer),
-    "play": (_int, _pointer, _int, _pointer, _pointer, _int, _int, *[_pointer] * 4),
-    "first_fault": (_int, _int, *[_pointer] * 6, _int, _int, _pointer, _pointer),
+    "registers": (None, _pointer, _int, *[_pointer] * 3),
+    "run": (None, _pointer),
+    "play": (_int, _pointer, _int, _pointer, _int, _int, _pointer, _pointer),
     "clock_new": (_pointer, _int, _int),
     "clock_delete": (None, _pointer),
     "clock_add": (None, _pointer, _pointer, _int, _int),
@@ -96,57 +115,62 @@ def _at(values: npt.NDArray[Any], dtype: type = np.int64) -> int:
     return int(values.ctypes.data)
 
 
-def play(words: npt.NDArray[np.uint64], cycles: Int64s, fetches: Int64s, depth: int = QUEUE_DEPTH) -> Played:
-    """The times of a program's words, of which no fault stops any.
+def registers(words: Uint64s, columns: Sequence[Int64s]) -> None:
+    """Fill in the registers that each operation sees. ``words``: those that the front end dispatches; ``columns``: per
+    unit an array of shape (registers, operations)."""
+    core = library()
+    if core is None:
+        recurrence.registers(words, columns)
+        return
+    shapes = np.array([mine.shape for mine in columns]).T.copy()
+    addresses = (_pointer * len(columns))(*map(_at, columns))
+    core.registers(_at(words, np.uint64), len(words), *map(_at, shapes), addresses)
 
-    Parameters
-    ----------
-    words
-        Those that the front end dispatches.
-    cycles
-        From start to end of each operation among them; `NEVER` where it does not end.
-    fetches
-        The same of each page that is fetched.
-    depth
-        Places of each queue.
+
+def run(work: Work) -> Outcome:
+    """When everything in a program happens, and how it ends."""
+    core = library()
+    if core is None:
+        return recurrence.run(work)
+    count, pages = len(work.words), len(work.lost)
+    columns = np.empty((5, len(work.cycles) + pages), np.int64)
+    works = np.empty(columns.shape[1], np.bool_)
+    waits = np.empty((np.count_nonzero(work.words & np.uint64(0xFF) == Op.SYNC), 3), np.int64)
+    job = _Job(
+        _at(work.words, np.uint64),
+        count,
+        *map(_at, (work.cycles, work.causes, work.errors, work.regions)),
+        work.fetch,
+        _at(work.lost),
+        *(pages, work.stopped, work.bank_bytes),
+        *map(_at, columns),
+        _at(works, np.bool_),
+        _at(waits),
+    )
+    core.run(ctypes.byref(job))
+    return Outcome(
+        columns[:, : job.elements],
+        works[: job.elements],
+        waits[: job.waited],
+        job.total,
+        (job.fault, job.fault_pc),
+        list(job.busy),
+        list(job.config),
+        list(job.token),
+    )
+
+
+def play(words: Uint64s, pages: int, lasting: Int64s, depth: int = QUEUE_DEPTH) -> Played:
+    """The times of words of which no fault stops any, in queues of ``depth`` places.
+
+    ``pages``: that are fetched; ``lasting``: cycles of operations and fetches in program order.
     """
     core = library()
     if core is None:
-        return recurrence.play(words, cycles, fetches, depth)
-    units, heads, pops = np.empty((3, len(words)), np.int64)
-    starts = np.empty(len(fetches), np.int64)
-    results = map(_at, (units, heads, pops, starts))
-    given = _at(words, np.uint64), len(words), _at(cycles), _at(fetches), len(fetches), depth
-    return Played(units, heads, pops, starts, core.play(*given, *results))
-
-
-def first_fault(
-    units: Int64s, starts: Int64s, ends: Int64s, causes: Int64s, errors: Int64s, regions: Int64s, bank_bytes: int,
-    halt: int,
-) -> FirstFault:  # fmt: skip
-    """What stops a run whose operations and fetches, in the order of each unit, have these times.
-
-    Parameters
-    ----------
-    causes
-        Why each fails its own checks; 0 where it passes.
-    errors
-        What the bus answers it with; 0 where that is no error.
-    regions
-        What each claims, of shape (elements, `REGIONS`, 2): address and bytes, those that it reads first; 0 bytes where
-        there is none.
-    bank_bytes
-        Of a bank of SRAM.
-    halt
-        The cycle in which the front end stops the run for a fault of its own, or `NEVER`.
-    """
-    core = library()
-    if core is None:
-        return recurrence.first_fault(units, starts, ends, causes, errors, regions, bank_bytes, halt)
-    fails, found = np.zeros(len(units), np.bool_), np.array([0, halt])
-    columns = map(_at, (units, starts, ends, causes, errors, regions))
-    element = core.first_fault(len(units), *columns, bank_bytes, halt, _at(fails, np.bool_), _at(found))
-    return FirstFault(element, Cause(int(found[0])), int(found[1]), fails)
+        return recurrence.play(words, pages, lasting, depth)
+    pops, starts = np.empty(len(words), np.int64), np.empty(len(lasting), np.int64)
+    last = core.play(_at(words, np.uint64), len(words), _at(lasting), pages, depth, _at(pops), _at(starts))
+    return Played(pops, starts, last)
 
 
 class Clock(Protocol):
@@ -155,8 +179,9 @@ class Clock(Protocol):
     As nobody knows yet where the program ends, a page is fetched ahead even of the last one, until `end`.
     """
 
-    free: Sequence[int]
-    """Per unit the first cycle in which it can take what comes next."""
+    @property
+    def free(self) -> Sequence[int]:
+        """Per unit the first cycle in which it can take what comes next; it goes with the clock."""
 
     @property
     def begun(self) -> int:
@@ -185,7 +210,7 @@ class _Compiled:
     def __init__(self, core: ctypes.CDLL, fetch: int, depth: int) -> None:
         self._core, self._clock = core, core.clock_new(fetch, depth)
         self._moment = _Moment.from_address(self._clock)
-        self.free = self._moment.free
+        self.free = cast(Sequence[int], self._moment.free)
 
     def __del__(self) -> None:
         self._core.clock_delete(self._clock)

@@ -30,12 +30,13 @@ from dovetail.isa.instructions.checks import (
     share_byte,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
+from dovetail.isa.timing import core
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
 from dovetail.isa.timing.dma import BOUNDARY, Shape, last_beat, read_duration, write_duration
 from dovetail.isa.timing.memory import Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
 from dovetail.isa.timing.sequencer import CHECK, UNIT_OF, Fields
-from dovetail.isa.timing.timeline import Int64s
+from dovetail.isa.timing.timeline import FETCH, Int64s
 from dovetail.isa.timing.vector import vector_duration, vector_reads
 
 
@@ -154,10 +155,14 @@ def bus_error(op: int, registers: Sequence[int], base: int, memory_bytes: int, b
 _Rows = list[tuple[int, ...]]
 
 _PLACES = {
-    unit: tuple(r.index for name, r in registers.items() if name.endswith("_ADDR") and name != "MEM_ADDR")
+    unit: tuple(
+        r.index
+        for name, r in registers.items()
+        if name.startswith("SRAM_") or (name.endswith("_ADDR") and name != "MEM_ADDR")
+    )
     for unit, registers in REGISTERS.items()
 }
-"""Registers that no duration depends on: where regions of SRAM begin."""
+"""Registers that no duration depends on: where regions of SRAM begin, and all that transfers have for SRAM."""
 
 
 class UnitOperations:
@@ -211,16 +216,16 @@ class UnitOperations:
             changes[1:] |= column[1:] != column[:-1]
         runs = np.cumsum(changes)
         able = np.flatnonzero(passes)
-        numbers, first = np.unique(runs[able], return_index=True)
-        samples = able[first]
-        keys = zip(*(column[samples].tolist() for column in (self.ops, *columns)), strict=True)
-        known, found = rules.durations, []
-        for key, sample in zip(keys, samples.tolist(), strict=True):
-            cycles = known.get(key)
-            if cycles is None:
-                view = View(self.unit, [int(column[sample]) for column in self.columns])
-                cycles = rules.remember(key, duration(rules.config, Op(key[0]), view))
-            found.append(cycles)
+        numbers = runs[able]
+        first = np.flatnonzero(np.diff(numbers, prepend=-1))
+        numbers, samples = numbers[first], able[first]
+        keys = list(zip(*(column[samples].tolist() for column in (self.ops, *columns)), strict=True))
+        known = rules.durations
+        found = [known.get(key, -1) for key in keys]
+        for place, key in enumerate(keys):
+            if found[place] < 0:
+                view = View(self.unit, [int(column[samples[place]]) for column in self.columns])
+                found[place] = rules.remember(key, duration(rules.config, Op(key[0]), view))
         by_run = np.zeros(len(self.ops), np.int64)
         by_run[numbers] = found
         return np.where(passes, by_run[runs], CHECK)
@@ -233,28 +238,20 @@ class Operations:
     """
 
     def __init__(self, words: npt.NDArray[np.uint64]) -> None:
-        code, number, _, value = Fields.of(words)
+        code = Fields.of(words).code
         units = UNIT_OF[code]
         self.pcs = np.flatnonzero(units >= 0)
-        self.ops, self.units = code[self.pcs], units[self.pcs]
-        writes = np.flatnonzero(code == Op.CFG)
-        numbers, values = number[writes], value[writes]
-        order = np.argsort(numbers, kind="stable")
-        writes, values = writes[order], values[order]
-        bounds = np.searchsorted(numbers[order], np.arange(257)).tolist()
-        self.of_units: list[UnitOperations] = []
-        for unit in Unit:
-            places = np.flatnonzero(self.units == unit)
-            at, columns = self.pcs[places], []
-            for register in REGISTERS[unit].values() if len(places) else ():
-                low, high = bounds[register.number : register.number + 2]
-                column = np.zeros(len(at), np.int64)
-                if high > low:
-                    latest = np.searchsorted(writes[low:high], at) - 1
-                    column = np.where(latest >= 0, values[low:high][latest], 0)
-                columns.append(column)
-            if len(places):
-                self.of_units.append(UnitOperations(unit, places, self.ops[places], columns))
+        self.ops, self.units = code[self.pcs].astype(np.int64), units[self.pcs]
+        places = [np.flatnonzero(self.units == unit) for unit in Unit]
+        columns = [
+            np.zeros((len(REGISTERS[unit]), len(mine)), np.int64) for unit, mine in zip(Unit, places, strict=True)
+        ]
+        core.registers(words, columns)
+        self.of_units = [
+            UnitOperations(unit, mine, self.ops[mine], list(columns[unit]))
+            for unit, mine in zip(Unit, places, strict=True)
+            if len(mine)
+        ]
 
     def __len__(self) -> int:
         return len(self.pcs)
@@ -293,27 +290,26 @@ class Operations:
 
 
 class Rows(Sequence[tuple[int, ...]]):
-    """The registers that elements of a timeline see, worked out when somebody asks.
+    """The registers that the elements of a timeline see, worked out when somebody asks.
 
     Parameters
     ----------
     operations
         Those of the program.
-    kept, is_fetch
-        Of each of them and each fetch, in program order: whether it is an element, whether it is a fetch.
+    ops, pcs
+        Of each element the opcode, or `FETCH`, and the word.
     """
 
-    def __init__(self, operations: Operations, kept: npt.NDArray[np.bool_], is_fetch: npt.NDArray[np.bool_]) -> None:
-        self._operations, self._kept, self._is_fetch = operations, kept, is_fetch
+    def __init__(self, operations: Operations, ops: Int64s, pcs: Int64s) -> None:
+        self._operations, self._ops, self._pcs = operations, ops, pcs
 
     @cached_property
     def _rows(self) -> _Rows:
-        of_operations = iter(self._operations.registers())
-        rows = (() if fetch else next(of_operations) for fetch in self._is_fetch.tolist())
-        return [row for row, keep in zip(rows, self._kept.tolist(), strict=True) if keep]
+        rows, numbers = self._operations.registers(), np.searchsorted(self._operations.pcs, self._pcs)
+        return [rows[n] if op != FETCH else () for n, op in zip(numbers.tolist(), self._ops.tolist(), strict=True)]
 
     def __len__(self) -> int:
-        return int(self._kept.sum())
+        return len(self._ops)
 
     @overload
     def __getitem__(self, at: int) -> tuple[int, ...]: ...

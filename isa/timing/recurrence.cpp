@@ -14,9 +14,9 @@ namespace {
 
 constexpr int UNITS = 4;
 
-// In the order of `Numbers` in core.py.
+// In the order of `_NUMBERS` in core.py.
 struct Numbers {
-    i64 first_action, page_ready, end_to_done, check, never, page_words, cfg, sync, load, bank_conflict, race;
+    i64 first_action, page_ready, end_to_done, check, never, page_words, queue_depth, cfg, sync, load, bank_conflict, race;
     i64 reads, regions;  // of an operation: how many regions it may read, and may claim in all
     int8_t unit_of[256];
 };
@@ -27,9 +27,18 @@ struct Moment {
     i64 now, begun, ended, free[UNITS];
 };
 
+// A word that was dispatched: the first cycle at the head of its queue, and the one in which it leaves.
 struct Word {
     int unit;
     i64 head, pop;
+};
+
+// An operation, or a page's fetch, whose number is that of the page.
+struct Element {
+    bool fetch;
+    i64 number, pc, start, end;
+    int unit;
+    bool works;
 };
 
 struct Recurrence {
@@ -57,7 +66,8 @@ struct Recurrence {
 
     void turn() { at.now = std::max(at.now, page_ready - 1); }
 
-    Word take(u64 word, const i64*& cycles) {
+    // ``cycles``: if it is an operation.
+    Word take(u64 word, i64 cycles) {
         const u64 code = word & 0xFF, middle = word >> 8 & 0xFF;
         const bool writes = code == u64(is.cfg), waits = code == u64(is.sync);
         const int unit = writes ? middle >> 6 : waits ? middle : is.unit_of[code];
@@ -71,7 +81,7 @@ struct Recurrence {
         pops[unit].push_back(time);
         at.free[unit] = time + 1;
         if (!writes && !waits) {
-            const i64 shows = std::min(time + *cycles++ + 1, is.never);
+            const i64 shows = std::min(time + cycles + 1, is.never);
             at.free[unit] = shows;
             done[unit].push_back(shows);
             at.begun = std::min(at.begun, time);
@@ -95,8 +105,7 @@ struct Clock {
         if (!left) turn();
         --left;
         page.emplace_back(word, cycles);
-        const i64* next = &cycles;
-        recurrence.take(word, next);
+        recurrence.take(word, cycles);
     }
 
     void turn() {
@@ -112,10 +121,7 @@ struct Clock {
         if (left) {
             recurrence.at = before;
             for (int u = 0; u < UNITS; ++u) recurrence.pops[u].resize(pops[u]), recurrence.done[u].resize(done[u]);
-            for (const auto& [word, cycles] : page) {
-                const i64* next = &cycles;
-                recurrence.take(word, next);
-            }
+            for (const auto& [word, cycles] : page) recurrence.take(word, cycles);
         } else {
             recurrence.turn();
         }
@@ -123,6 +129,47 @@ struct Clock {
         return std::max(recurrence.at.now + 1, last) + is.end_to_done;
     }
 };
+
+// In the order of `_Job` in core.py, which says what is what.
+struct Job {
+    const u64* words;
+    i64 count;
+    const i64 *cycles, *causes, *errors, *regions;
+    i64 fetch;
+    const i64* lost;
+    i64 pages, stopped, bank_bytes;
+    // results
+    i64 *units, *ops, *pcs, *starts, *ends;
+    int8_t* works;
+    i64* waits;
+    i64 elements, waited, total, fault, fault_pc, busy[UNITS], config[UNITS], token[UNITS];
+};
+
+bool is_operation(u64 word) { return (word & 0xFF) != u64(is.cfg) && (word & 0xFF) != u64(is.sync); }
+
+// The cycle of the latest dispatch. ``lasting(element)``: from start to end.
+template <class Lasting>
+i64 played(const u64* words, i64 count, i64 pages, i64 depth, Lasting lasting, std::vector<Word>& taken, std::vector<Element>& elements) {
+    Recurrence recurrence(depth);
+    i64 page = 0, operation = 0;
+    const auto fetch = [&] {
+        if (page == pages) return;
+        Element element{true, page, page, 0, 0, int(is.load), true};
+        element.start = recurrence.fetch(lasting(element));
+        elements.push_back(element), ++page;
+    };
+    fetch();
+    for (i64 n = 0; n <= count; ++n) {
+        if (n % is.page_words == 0 && n / is.page_words < pages) recurrence.turn(), fetch();
+        if (n == count) break;
+        Element element{false, operation, n, 0, 0, 0, true};
+        const bool lasts = is_operation(words[n]);
+        const Word word = recurrence.take(words[n], lasts ? lasting(element) : 0);
+        taken.push_back(word);
+        if (lasts) element.unit = word.unit, element.start = word.pop, elements.push_back(element), ++operation;
+    }
+    return recurrence.at.now;
+}
 
 // An operation that runs, or none.
 struct Running {
@@ -142,61 +189,38 @@ bool races(const i64* writer, const i64* reader) {
     for (i64 w = is.reads; w < is.regions; ++w)
         for (i64 r = 0; r < is.reads; ++r) {
             const i64 *a = writer + 2 * w, *b = reader + 2 * r;
-            if (a[0] < b[0] + b[1] && b[0] < a[0] + a[1]) return true;
+            if (a[1] && b[1] && a[0] < b[0] + b[1] && b[0] < a[0] + a[1]) return true;
         }
     return false;
 }
 
-}  // namespace
-
-EXPORT void configure(const Numbers* numbers) { is = *numbers; }
-
-EXPORT i64 play(
-    const u64* words, i64 count, const i64* cycles, const i64* fetches, i64 pages, i64 depth,
-    i64* units, i64* heads, i64* pops, i64* fetched
-) {
-    Recurrence recurrence(depth);
-    i64 page = 0;
-    const auto fetch = [&] {
-        if (page < pages) fetched[page] = recurrence.fetch(fetches[page]);
-        ++page;
-    };
-    fetch();
-    for (i64 n = 0; n <= count; ++n) {
-        if (n % is.page_words == 0 && n / is.page_words < pages) recurrence.turn(), fetch();
-        if (n == count) break;
-        const Word word = recurrence.take(words[n], cycles);
-        units[n] = word.unit, heads[n] = word.head, pops[n] = word.pop;
-    }
-    return recurrence.at.now;
-}
-
-EXPORT i64 first_fault(
-    i64 count, const i64* units, const i64* starts, const i64* ends, const i64* causes, const i64* errors,
-    const i64* regions, i64 bank_bytes, i64 halt, int8_t* fails, i64* found
-) {
-    std::vector<i64> of[UNITS];
-    for (i64 n = 0; n < count; ++n) of[units[n]].push_back(n);
+// Marks what fails its checks, and gives the cycle of the first fault.
+i64 first_fault(Job& job, std::vector<Element>& elements, i64 halt) {
+    std::vector<Element*> of[UNITS];
+    for (Element& element : elements) of[element.unit].push_back(&element);
     size_t next[UNITS] = {};
     Running running[UNITS];
-    i64 first = -1;
     int who = UNITS;
-    const auto fault = [&](i64 n, i64 cycle, i64 why) {
-        if (cycle > halt || (cycle == halt && units[n] >= who)) return;
-        first = n, halt = cycle, who = int(units[n]), found[0] = why, found[1] = cycle;
+    const auto fault = [&](const Element& element, i64 cycle, i64 why) {
+        if (cycle > halt || (cycle == halt && element.unit >= who)) return;
+        halt = cycle, who = element.unit, job.fault = why, job.fault_pc = element.pc;
     };
     for (;;) {
-        i64 n = -1;
+        Element* element = nullptr;  // the next one to start
         for (int u = 0; u < UNITS; ++u)
-            if (next[u] < of[u].size() && (n < 0 || starts[of[u][next[u]]] < starts[n])) n = of[u][next[u]];
-        if (n < 0 || starts[n] > halt) return first;
-        ++next[units[n]];
-        const i64 verified = starts[n] + is.check;
-        i64 why = causes[n];
+            if (next[u] < of[u].size() && (!element || of[u][next[u]]->start < element->start)) element = of[u][next[u]];
+        if (!element || element->start > halt) return halt;
+        ++next[element->unit];
+        if (element->fetch) {
+            if (job.lost[element->number]) fault(*element, element->end, job.lost[element->number]);
+            continue;
+        }
+        const i64 n = element->number, verified = element->start + is.check;
+        i64 why = job.causes[n];
         if (!why) {
-            const i64* mine = regions + 2 * is.regions * n;
-            const Running me = {
-                ends[n], banks(mine, is.reads, bank_bytes), banks(mine + 2 * is.reads, is.regions - is.reads, bank_bytes), mine
+            const i64 *mine = job.regions + 2 * is.regions * n, *writes = mine + 2 * is.reads;
+            const Running me{
+                element->end, banks(mine, is.reads, job.bank_bytes), banks(writes, is.regions - is.reads, job.bank_bytes), mine
             };
             for (const Running& other : running) {
                 if (other.until < verified) continue;
@@ -206,12 +230,88 @@ EXPORT i64 first_fault(
                 }
                 if (races(mine, other.regions) || races(other.regions, mine)) why = is.race;
             }
-            if (!why && (me.reads || me.writes)) running[units[n]] = me;
+            if (!why) running[element->unit] = me;
         }
-        fails[n] = why != 0;
-        if (why) fault(n, verified, why);
-        else if (errors[n]) fault(n, ends[n], errors[n]);
+        if (why) {
+            element->works = false, element->end = verified;
+            fault(*element, verified, why);
+        } else if (job.errors[n]) {
+            fault(*element, element->end, job.errors[n]);
+        }
     }
+}
+
+}  // namespace
+
+EXPORT void configure(const Numbers* numbers) { is = *numbers; }
+
+// The registers that each operation sees: per unit a column for each, of as many operations as the unit has.
+EXPORT void registers(const u64* words, i64 count, const i64* sizes, const i64* operations, i64* const* columns) {
+    struct Register {
+        i64 value, since;
+    } now[256] = {};
+    i64 seen[UNITS] = {};
+    const auto fill = [&](int number) {
+        const int unit = number >> 6, index = number & 0x3F;
+        if (index >= sizes[unit]) return;
+        i64* column = columns[unit] + index * operations[unit];
+        std::fill(column + now[number].since, column + seen[unit], now[number].value);
+        now[number].since = seen[unit];
+    };
+    for (i64 n = 0; n < count; ++n) {
+        const int code = words[n] & 0xFF, number = words[n] >> 8 & 0xFF;
+        if (code == is.cfg) fill(number), now[number].value = words[n] >> 32;
+        else if (is_operation(words[n])) ++seen[is.unit_of[code]];
+    }
+    for (int number = 0; number < 256; ++number) fill(number);
+}
+
+EXPORT void run(Job* job) {
+    thread_local std::vector<Word> words;  // their memory is used again
+    thread_local std::vector<Element> elements;
+    words.clear(), elements.clear();
+    const auto lasting = [&](const Element& e) {
+        if (e.fetch) return job->lost[e.number] ? is.never : job->fetch;
+        return job->causes[e.number] || job->errors[e.number] ? is.never : job->cycles[e.number];
+    };
+    i64 last = played(job->words, job->count, job->pages, is.queue_depth, lasting, words, elements) + 1;
+    for (Element& e : elements) e.end = e.start + (e.fetch ? job->fetch : job->cycles[e.number]);
+    job->fault = job->stopped, job->fault_pc = job->count;
+    const i64 halt = first_fault(*job, elements, job->stopped ? last : is.never);
+    if (job->fault) last = halt;
+    // What was popped up to then.
+    for (const Element& e : elements) {
+        if (e.start > halt) continue;
+        const i64 n = job->elements++;
+        job->units[n] = e.unit, job->ops[n] = e.fetch ? 0 : job->words[e.pc] & 0xFF, job->pcs[n] = e.pc;
+        job->starts[n] = e.start, job->ends[n] = e.end, job->works[n] = e.works;
+        job->busy[e.unit] += e.end - e.start + 1;
+        last = std::max(last, e.end);
+    }
+    for (i64 n = 0; n < job->count; ++n) {
+        const auto [unit, head, pop] = words[n];
+        if (head > halt) continue;
+        if ((job->words[n] & 0xFF) == u64(is.sync)) {
+            i64* wait = job->waits + 3 * job->waited++;
+            wait[0] = unit, wait[1] = head, wait[2] = pop;
+            job->token[unit] += std::min(pop, halt + 1) - head;
+        }
+        if (pop > halt) continue;
+        job->config[unit] += !is_operation(job->words[n]);
+        last = std::max(last, pop);
+    }
+    job->total = last + is.end_to_done;
+}
+
+EXPORT i64 play(const u64* words, i64 count, const i64* cycles, i64 pages, i64 depth, i64* pops, i64* starts) {
+    std::vector<Word> taken;
+    std::vector<Element> elements;
+    i64 n = 0;
+    const auto lasting = [&](const Element&) { return cycles[n++]; };
+    const i64 last = played(words, count, pages, depth, lasting, taken, elements);
+    for (const Word& word : taken) *pops++ = word.pop;
+    for (const Element& element : elements) *starts++ = element.start;
+    return last;
 }
 
 EXPORT Clock* clock_new(i64 fetch, i64 depth) { return new Clock(depth, fetch); }

@@ -1,7 +1,8 @@
 """The recurrence of `isa.timing.sequencer` in plain Python: where there is no compiler, and what the compiled one is
 held against (`isa/timing/recurrence.cpp`, the same things under the same names)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -17,24 +18,74 @@ _UNIT_OF = UNIT_OF.tolist()
 _WRITES, _WAITS = int(Op.CFG), int(Op.SYNC)
 
 
-class Played(NamedTuple):
-    """Of each word its unit, the first cycle at the head of the queue, and the cycle in which it leaves (an operation's
-    start); the start of each fetch; and the cycle of the latest dispatch."""
+def registers(words: Uint64s, columns: Sequence[Int64s]) -> None:
+    """See `isa.timing.core.registers`."""
+    values = [[0] * len(mine) for mine in columns]
+    seen = [0] * len(Unit)
+    for word in words.tolist():
+        code, number = word & 0xFF, word >> 8 & 0xFF
+        if code == _WRITES:
+            values[number >> 6][number & 0x3F] = word >> 32
+        elif code != _WAITS:
+            unit = _UNIT_OF[code]
+            columns[unit][:, seen[unit]] = values[unit]
+            seen[unit] += 1
 
-    units: Int64s
-    heads: Int64s
+
+class Work(NamedTuple):
+    """A program up to the END, or to the word that the front end refuses, and what the rules say of its operations.
+
+    ``words``: those that the front end dispatches. Per operation: ``cycles`` from start to end, `CHECK` of those that
+    fail their own checks; ``causes`` of that, else 0; ``errors``: what the bus answers it with, else 0; ``regions``:
+    what it claims, of shape (operations, `REGIONS`, 2), see `Operations.verify`. ``fetch``: cycles of a page's fetch;
+    ``lost``: per page that is fetched, what the bus answers it with, else 0. ``stopped``: why the front end refuses the
+    next word, else 0. ``bank_bytes``: of a bank of SRAM.
+    """
+
+    words: Uint64s
+    cycles: Int64s
+    causes: Int64s
+    errors: Int64s
+    regions: Int64s
+    fetch: int
+    lost: Int64s
+    stopped: int
+    bank_bytes: int
+
+
+class Outcome(NamedTuple):
+    """What happens up to the end or the first fault: columns of a timeline (unit, op, pc, start and end; works); its
+    waits, cycles and fault (cause, 0 for none, and place); and the counters of each unit."""
+
+    columns: Int64s
+    works: npt.NDArray[np.bool_]
+    waits: Int64s
+    cycles: int
+    fault: tuple[int, int]
+    busy: list[int]
+    config: list[int]
+    token: list[int]
+
+
+class Played(NamedTuple):
+    """When each word leaves its queue, when each operation and fetch starts, and the cycle of the latest dispatch."""
+
     pops: Int64s
-    fetches: Int64s
+    starts: Int64s
     last: int
 
 
-class FirstFault(NamedTuple):
-    """The element that faults, -1 if none does, why, in which cycle; and which elements fail their checks."""
+@dataclass(slots=True)
+class Element:
+    """An operation, or a page's fetch, whose number is that of the page."""
 
-    element: int
-    cause: Cause
-    cycle: int
-    fails: npt.NDArray[np.bool_]
+    fetch: bool
+    number: int
+    pc: int
+    unit: int
+    start: int = 0
+    end: int = 0
+    works: bool = True
 
 
 class Recurrence:
@@ -159,59 +210,127 @@ class Clock(Recurrence):
         self.fetch(self._cycles)
 
 
-def play(words: Uint64s, cycles: Int64s, fetches: Int64s, depth: int) -> Played:
-    """See `isa.timing.core.play`."""
-    recurrence, lasting = Recurrence(depth), iter(cycles.tolist())
-    starts, rows = [recurrence.fetch(int(fetches[0]))], []
-    for number, word in enumerate([*words.tolist(), None]):
-        page, place = divmod(number, PAGE_WORDS)
-        if place == 0 and page < len(fetches):
+def is_operation(word: int) -> bool:
+    """Whether a word that is dispatched is no register write and no wait."""
+    return word & 0xFF not in (_WRITES, _WAITS)
+
+
+def played(
+    words: Sequence[int], pages: int, depth: int, lasting: Callable[[Element], int]
+) -> tuple[int, list[tuple[int, int, int]], list[Element]]:
+    """The cycle of the latest dispatch, what `Recurrence.take` says of each word, and all operations and fetches in
+    program order. ``lasting``: from start to end of one of these, whose start is not known yet."""
+    recurrence = Recurrence(depth)
+    taken: list[tuple[int, int, int]] = []
+    elements: list[Element] = []
+    page = operation = 0
+
+    def fetch() -> None:
+        nonlocal page
+        if page < pages:
+            element = Element(True, page, page, _LOAD)
+            element.start = recurrence.fetch(lasting(element))
+            elements.append(element)
+            page += 1
+
+    fetch()
+    for number in range(len(words) + 1):
+        if number % PAGE_WORDS == 0 and number // PAGE_WORDS < pages:
             recurrence.turn()
-            if page + 1 < len(fetches):
-                starts.append(recurrence.fetch(int(fetches[page + 1])))
-        if word is not None:
-            rows.append(recurrence.take(word, 0 if word & 0xFF in (_WRITES, _WAITS) else next(lasting)))
-    units, heads, pops = np.array(rows, np.int64).reshape(-1, 3).T
-    return Played(units, heads, pops, np.array(starts), recurrence.now)
-
-
-def first_fault(
-    units: Int64s, starts: Int64s, ends: Int64s, causes: Int64s, errors: Int64s, regions: Int64s, bank_bytes: int,
-    halt: int,
-) -> FirstFault:  # fmt: skip
-    """See `isa.timing.core.first_fault`."""
-    fails = np.zeros(len(units), np.bool_)
-    first, cause, who = -1, 0, len(Unit)
-    running: list[tuple[int, _Claims]] = [(-1, _Claims())] * len(Unit)
-    for n in np.lexsort((units, starts)).tolist():
-        start, unit = int(starts[n]), int(units[n])
-        if start > halt:
+            fetch()
+        if number == len(words):
             break
-        verified, why = start + CHECK, int(causes[n])
-        if not why:
-            claims = _Claims(regions[n].tolist())
-            for until, other in running:
+        word = words[number]
+        if is_operation(word):
+            element = Element(False, operation, number, _UNIT_OF[word & 0xFF])
+            taken.append(recurrence.take(word, lasting(element)))
+            element.start = taken[-1][2]
+            elements.append(element)
+            operation += 1
+        else:
+            taken.append(recurrence.take(word, 0))
+    return recurrence.now, taken, elements
+
+
+def play(words: Uint64s, pages: int, lasting: Int64s, depth: int) -> Played:
+    """See `isa.timing.core.play`."""
+    durations = iter(lasting.tolist())
+    last, taken, elements = played(words.tolist(), pages, depth, lambda _: next(durations))
+    return Played(np.array([pop for _, _, pop in taken], np.int64), np.array([e.start for e in elements]), last)
+
+
+def run(work: Work) -> Outcome:
+    """See `isa.timing.core.run`."""
+    words, cycles, lost = work.words.tolist(), work.cycles.tolist(), work.lost.tolist()
+    stuck = ((work.causes | work.errors) != 0).tolist()
+
+    def lasting(element: Element) -> int:
+        if element.fetch:
+            return NEVER if lost[element.number] else work.fetch
+        return NEVER if stuck[element.number] else cycles[element.number]
+
+    last, taken, elements = played(words, len(lost), QUEUE_DEPTH, lasting)
+    for element in elements:
+        element.end = element.start + (work.fetch if element.fetch else cycles[element.number])
+    last += 1
+    halt, fault = _first_fault(work, elements, last if work.stopped else NEVER)
+    if fault[0]:
+        last = halt
+    # What was popped up to then.
+    kept = [element for element in elements if element.start <= halt]
+    last = max([last, *(element.end for element in kept)])
+    busy, config, token = [0] * len(Unit), [0] * len(Unit), [0] * len(Unit)
+    for element in kept:
+        busy[element.unit] += element.end - element.start + 1
+    waits = []
+    for word, (unit, head, pop) in zip(words, taken, strict=True):
+        if word & 0xFF == _WAITS and head <= halt:
+            waits.append((unit, head, pop))
+            token[unit] += min(pop, halt + 1) - head
+        if pop <= halt:
+            config[unit] += not is_operation(word)
+            last = max(last, pop)
+    rows = [(e.unit, 0 if e.fetch else words[e.pc] & 0xFF, e.pc, e.start, e.end) for e in kept]
+    columns = np.array(rows, np.int64).reshape(-1, 5).T
+    works = np.array([element.works for element in kept], np.bool_)
+    waiting = np.array(waits, np.int64).reshape(-1, 3)
+    return Outcome(columns, works, waiting, last + END_TO_DONE, fault, busy, config, token)
+
+
+def _first_fault(work: Work, elements: Sequence[Element], halt: int) -> tuple[int, tuple[int, int]]:
+    """Marks what fails its checks; gives cycle, cause and place of the first fault."""
+    fault, who = (work.stopped, len(work.words)), len(Unit)
+    running: list[tuple[int, _Claims]] = [(-1, _Claims())] * len(Unit)
+    causes, errors, regions = work.causes.tolist(), work.errors.tolist(), work.regions.tolist()
+    for element in sorted(elements, key=lambda element: (element.start, element.unit)):
+        if element.start > halt:
+            break
+        cycle, why = element.end, work.lost[element.number] if element.fetch else errors[element.number]
+        if not element.fetch:
+            verified, failed = element.start + CHECK, causes[element.number]
+            claims = _Claims(regions[element.number])
+            for until, other in () if failed else running:
                 if until < verified:
                     continue
-                if claims.share_port(other, bank_bytes):
-                    why = Cause.BANK_CONFLICT
+                if claims.share_port(other, work.bank_bytes):
+                    failed = Cause.BANK_CONFLICT
                     break
                 if claims.races(other):
-                    why = Cause.RACE  # unless there is a conflict with a third unit
-            if not why and claims.regions:
-                running[unit] = int(ends[n]), claims
-        fails[n] = why != 0
-        cycle, why = (verified, why) if why else (int(ends[n]), int(errors[n]))
-        if why and (cycle, unit) < (halt, who):
-            first, cause, who, halt = n, why, unit, cycle
-    return FirstFault(first, Cause(cause), halt, fails)
+                    failed = Cause.RACE  # unless there is a conflict with a third unit
+            if failed:
+                element.works, element.end = False, verified
+                cycle, why = verified, failed
+            else:
+                running[element.unit] = element.end, claims
+        if why and (cycle, element.unit) < (halt, who):
+            halt, who, fault = cycle, element.unit, (int(why), element.pc)
+    return halt, fault
 
 
 class _Claims:
     """The regions of an operation."""
 
     def __init__(self, regions: Sequence[Region] = ()) -> None:
-        self.regions = [(address, size) for address, size in regions if size]
         self.reads = [(address, size) for address, size in regions[:READS] if size]
         self.writes = [(address, size) for address, size in regions[READS:] if size]
 

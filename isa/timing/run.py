@@ -1,7 +1,8 @@
 """Times a whole run of a program, and finds where it faults. No tensor data is touched.
 
-Every SYNC refers to earlier instructions, so each word's times follow from those of the words before it
-(`isa.timing.sequencer`). The first fault then cuts off what was not popped up to its cycle.
+Rules for single operations are evaluated here, for all at once; `isa.timing.core` plays the program. Every SYNC refers
+to earlier instructions, so each word's times follow from those of the words before it (`isa.timing.sequencer`). The
+first fault then cuts off what was not popped up to its cycle.
 """
 
 import numpy as np
@@ -9,21 +10,20 @@ import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
-from dovetail.isa.timing.core import first_fault, play
+from dovetail.isa.timing.core import run
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.operations import Operations, Rows, bus_error, rules_of
+from dovetail.isa.timing.recurrence import Work
 from dovetail.isa.timing.sequencer import (
-    CHECK,
     END_TO_DONE,
     FIRST_ACTION,
-    NEVER,
     PAGE_READY,
     Words,
     as_words,
     front_end_faults,
 )
-from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Int64s, Timeline
+from dovetail.isa.timing.timeline import Counters, Fault, Int64s, Timeline
 
 
 def _stop(config: Config, words: npt.NDArray[np.uint64]) -> tuple[int, Cause]:
@@ -73,77 +73,50 @@ def time_program(
         none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
         return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
     stop, cause = _stop(config, words)
-    operations = Operations(words[:stop])
+    rules, operations = rules_of(config), Operations(words[:stop])
     causes, regions = operations.verify(config)
-    rules = rules_of(config)
-    durations = operations.durations(rules, causes)
-    errors = _bus_errors(operations, causes, base, memory_bytes, broken)
-    pages = min(stop // PAGE_WORDS + 2, len(words) // PAGE_WORDS)
-    addresses = range(address, address + pages * PAGE_BYTES, PAGE_BYTES)
-    lost = np.array([not answers(at % ADDRESS_SPACE, PAGE_BYTES, memory_bytes, broken) for at in addresses])
-    played = play(
-        words[:stop],
-        np.where(causes | errors, NEVER, durations),
-        np.where(lost, NEVER, np.int64(rules.fetch)),
+    pages = min(stop // PAGE_WORDS + 2, len(words) // PAGE_WORDS)  # the one behind each is fetched with it
+    work = Work(
+        words=words[:stop],
+        cycles=operations.durations(rules, causes),
+        causes=causes,
+        errors=_bus_errors(operations, causes, base, memory_bytes, broken),
+        regions=regions,
+        fetch=rules.fetch,
+        lost=_lost_pages(address, pages, memory_bytes, broken),
+        stopped=cause,
+        bank_bytes=config.bank_bytes,
     )
-
-    # Operations and fetches in program order. The front end fetches page n + 1 before the first word of page n.
-    follows = np.maximum(np.arange(-1, pages - 1), 0) * PAGE_WORDS
-    fetches = np.searchsorted(operations.pcs, follows) + np.arange(pages)
-    is_fetch = np.zeros(len(operations) + pages, np.bool_)
-    is_fetch[fetches] = True
-
-    def merged(of_operations: Int64s, of_fetches: Int64s | int) -> Int64s:
-        column = np.empty((len(is_fetch), *of_operations.shape[1:]), np.int64)
-        column[~is_fetch], column[is_fetch] = of_operations, of_fetches
-        return column
-
-    units, starts = merged(operations.units, Unit.LOAD), merged(played.pops[operations.pcs], played.fetches)
-    ends, pcs = starts + merged(durations, rules.fetch), merged(operations.pcs, np.arange(pages))
-    last = played.last + 1  # of the front end
-    first = first_fault(
-        units,
-        starts,
-        ends,
-        merged(causes, 0),
-        merged(errors, lost * Cause.BUS_FETCH),
-        merged(regions, 0),
-        config.bank_bytes,
-        last if cause else NEVER,
-    )
-    fault = Fault(cause, stop) if cause else None
-    if first.element >= 0:
-        fault = Fault(first.cause, int(pcs[first.element]))
-    ends[first.fails] = starts[first.fails] + CHECK
-
-    # What was popped up to the fault.
-    kept, popped = starts <= first.cycle, played.pops <= first.cycle
-    finish = max(first.cycle if fault else last, int(ends[kept].max()), int(played.pops[popped].max(initial=0)))
-    popped[operations.pcs] = False
-    configs = np.bincount(played.units[popped], minlength=len(Unit)).tolist()
-    waits = np.flatnonzero((words[:stop] & np.uint64(0xFF) == Op.SYNC) & (played.heads <= first.cycle))
-    waits = np.stack([played.units[waits], played.heads[waits], played.pops[waits]], axis=-1)
-    units, starts, ends = units[kept], starts[kept], ends[kept]
-    counters = {}
-    for unit in Unit:
-        busy = int((ends - starts + 1)[units == unit].sum())
-        _, head, pop = waits[waits[:, 0] == unit].T
-        token = int((np.minimum(pop, first.cycle + 1) - head).sum())
-        cycles = finish + END_TO_DONE
-        counters[unit] = Counters(busy, configs[unit], token, cycles - busy - configs[unit] - token)
+    done = run(work)
+    counters = {
+        unit: Counters(busy, writes, token, done.cycles - busy - writes - token)
+        for unit, busy, writes, token in zip(Unit, done.busy, done.config, done.token, strict=True)
+    }
+    units, ops, pcs, starts, ends = done.columns
+    why, pc = done.fault
     return Timeline(
         units,
-        merged(operations.ops, FETCH)[kept],
-        pcs[kept],
+        ops,
+        pcs,
         starts,
         ends,
-        ~first.fails[kept],
-        Rows(operations, kept, is_fetch),
-        finish + END_TO_DONE,
+        done.works,
+        Rows(operations, ops, pcs),
+        done.cycles,
         counters,
-        fault,
-        waits,
+        Fault(Cause(why), pc) if why else None,
+        done.waits,
     )
+
+
+def _lost_pages(program: int, pages: int, memory: int, broken: Broken) -> Int64s:
+    """What the bus answers the fetches of pages with: 0 where that is no error."""
+    lost = np.zeros(pages, np.int64)
+    if not answers(program, pages * PAGE_BYTES, memory, broken):
+        for page in range(pages):
+            if not answers((program + page * PAGE_BYTES) % ADDRESS_SPACE, PAGE_BYTES, memory, broken):
+                lost[page] = Cause.BUS_FETCH
+    return lost
 
 
 def _bus_errors(operations: Operations, causes: Int64s, base: int, memory: int, broken: Broken) -> Int64s:

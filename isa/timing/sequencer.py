@@ -89,18 +89,18 @@ def as_words(program: Words) -> npt.NDArray[np.uint64]:
 
 
 class Fields(NamedTuple):
-    """What words hold: bits 7:0, 15:8, 23:16 and 63:32."""
+    """What words hold, as views: bits 7:0, 15:8, 23:16 and 63:32."""
 
-    code: Int64s
-    middle: Int64s
-    upper: Int64s
-    value: Int64s
+    code: npt.NDArray[np.uint8]
+    middle: npt.NDArray[np.uint8]
+    upper: npt.NDArray[np.uint8]
+    value: npt.NDArray[np.uint32]
 
     @staticmethod
     def of(words: Uint64s) -> "Fields":
         """One element per word."""
-        parts = [(words >> np.uint64(low) & np.uint64(0xFF)).astype(np.int64) for low in (0, 8, 16)]
-        return Fields(*parts, (words >> np.uint64(32)).astype(np.int64))
+        parts = words.astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES).T
+        return Fields(parts[0], parts[1], parts[2], words.view("<u4")[1::2])
 
 
 def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

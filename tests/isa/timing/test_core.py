@@ -5,14 +5,17 @@ import random
 import subprocess
 import sys
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dovetail.isa.instructions.table import Cause, Op, Unit, cfg, sync
+from dovetail.isa.instructions.checks import REGIONS
+from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit, cfg, sync
 from dovetail.isa.timing import core, recurrence
 from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.sequencer import CHECK, Int64s
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
@@ -56,30 +59,6 @@ def test_whole_programs(seed: int, plain: pytest.MonkeyPatch) -> None:
         assert_equal(timed(program, hole), expected)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_first_faults(seed: int) -> None:
-    """Regions and times at random: conflicts and races of two and three units, errors of the bus, a halt."""
-    if COMPILED is None:
-        pytest.skip("no C++ compiler: there is only the plain core")
-    rng = random.Random(seed)
-    count = rng.choice((0, 3, 12))
-    units = np.array([rng.randrange(4) for _ in range(count)], np.int64)
-    starts, ends, free = np.zeros(count, np.int64), np.zeros(count, np.int64), [0] * 4
-    for n, unit in enumerate(units.tolist()):
-        starts[n] = free[unit] + rng.choice((0, 1, rng.randrange(60)))
-        ends[n] = starts[n] + 3 + rng.randrange(40)
-        free[unit] = ends[n] + 1
-    causes = np.array([rng.choice((Cause.SRAM_RANGE, *[0] * 20)) for _ in range(count)], np.int64)
-    errors = np.array([rng.choice((Cause.BUS_READ, *[0] * 10)) for _ in range(count)], np.int64)
-    spaces = [[rng.randrange(900), rng.randint(1, 90)] if rng.random() < 0.4 else [0, 0] for _ in range(5 * count)]
-    regions = np.array(spaces, np.int64).reshape(count, 5, 2)
-    halt = rng.choice((core.NEVER, rng.randrange(200)))
-    given = units, starts, ends, causes, errors, regions, 100, halt
-    one, other = core.first_fault(*given), recurrence.first_fault(*given)
-    np.testing.assert_array_equal(one.fails, other.fails)
-    assert one[:3] == other[:3]
-
-
 def words_of(rng: random.Random, count: int) -> list[int]:
     units = list(Unit)
     return [
@@ -92,6 +71,45 @@ def words_of(rng: random.Random, count: int) -> list[int]:
         )
         for _ in range(count)
     ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_faults(seed: int) -> None:
+    """Words, durations and regions at random: conflicts and races of two and three units, errors of the bus, lost
+    pages, words that are refused."""
+    if COMPILED is None:
+        pytest.skip("no C++ compiler: there is only the plain core")
+    rng = random.Random(seed)
+    words = np.array(words_of(rng, rng.choice((0, 5, 40, 127, 128, 300))), np.uint64)
+    count = sum(map(recurrence.is_operation, words.tolist()))
+    pages = len(words) // PAGE_WORDS + rng.choice((1, 2))
+
+    def some(values: Sequence[int], length: int = count) -> Int64s:
+        return np.array([rng.choice(values) for _ in range(length)], np.int64)
+
+    spaces = [
+        [rng.randrange(900), rng.randint(1, 90)] if rng.random() < 0.3 else [0, 0] for _ in range(REGIONS * count)
+    ]
+    work = recurrence.Work(
+        words=words,
+        cycles=some(range(CHECK, 60)),
+        causes=some((Cause.SRAM_RANGE, *[0] * 30)),
+        errors=some((Cause.BUS_READ, *[0] * 10)),
+        regions=np.array(spaces, np.int64).reshape(count, REGIONS, 2),
+        fetch=rng.randrange(20, 90),
+        lost=some((Cause.BUS_FETCH, *[0] * 5), pages),
+        stopped=rng.choice((0, 0, Cause.OPCODE)),
+        bank_bytes=100,
+    )
+    one, other = core.run(work), recurrence.run(work)
+    for name, mine, theirs in zip(one._fields, one, other, strict=True):
+        np.testing.assert_array_equal(mine, theirs, name)
+    lasting = some(range(CHECK, 60), count + pages)
+    for depth in (2, QUEUE_DEPTH, 1000):
+        for mine, theirs in zip(
+            core.play(words, pages, lasting, depth), recurrence.play(words, pages, lasting, depth), strict=True
+        ):
+            np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("seed", range(20))
