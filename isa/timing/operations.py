@@ -67,8 +67,8 @@ class Rules:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.known: dict[tuple[int, tuple[int, ...]], Rule] = {}
-        self.durations: dict[tuple[int, ...], int] = {}
-        """By opcode and whatever registers durations depend on."""
+        self.durations: dict[bytes, int] = {}
+        """By opcode and whatever registers durations depend on, 32 bits each."""
         self.fetch = read_duration(config, Shape(0, 1, 1, 0, 0, PAGE_BYTES))
 
     def find(self, key: tuple[int, tuple[int, ...]]) -> Rule:
@@ -90,7 +90,7 @@ class Rules:
         self.known[key] = rule
         return rule
 
-    def remember(self, key: tuple[int, ...], cycles: int) -> int:
+    def remember(self, key: bytes, cycles: int) -> int:
         """Keep a duration; gives it back."""
         if len(self.durations) >= _MAX_RULES:
             self.durations.clear()
@@ -211,24 +211,17 @@ class UnitOperations:
         columns = [column for index, column in enumerate(self.columns) if index not in _PLACES[self.unit]]
         if self.unit in (Unit.LOAD, Unit.STORE):
             columns[INDEX[self.unit]["MEM_ADDR"]] = columns[INDEX[self.unit]["MEM_ADDR"]] % BOUNDARY
-        changes = np.zeros(len(self.ops), bool)
-        for column in (self.ops, *columns):
-            changes[1:] |= column[1:] != column[:-1]
-        runs = np.cumsum(changes)
-        able = np.flatnonzero(passes)
-        numbers = runs[able]
-        first = np.flatnonzero(np.diff(numbers, prepend=-1))
-        numbers, samples = numbers[first], able[first]
-        keys = list(zip(*(column[samples].tolist() for column in (self.ops, *columns)), strict=True))
+        table = np.stack([self.ops, *columns], axis=1, dtype=np.uint32, casting="unsafe")
+        keys: list[bytes] = table.view(f"V{table.itemsize * table.shape[1]}").ravel().tolist()
         known = rules.durations
-        found = [known.get(key, -1) for key in keys]
-        for place, key in enumerate(keys):
-            if found[place] < 0:
-                view = View(self.unit, [int(column[samples[place]]) for column in self.columns])
-                found[place] = rules.remember(key, duration(rules.config, Op(key[0]), view))
-        by_run = np.zeros(len(self.ops), np.int64)
-        by_run[numbers] = found
-        return np.where(passes, by_run[runs], CHECK)
+        cycles = np.array([known.get(key, -1) for key in keys], np.int64)
+        for place in np.flatnonzero(passes & (cycles < 0)).tolist():
+            found = known.get(keys[place])
+            if found is None:
+                view = View(self.unit, [int(column[place]) for column in self.columns])
+                found = rules.remember(keys[place], duration(rules.config, Op(int(self.ops[place])), view))
+            cycles[place] = found
+        return np.where(passes, cycles, CHECK)
 
 
 class Operations:

@@ -46,7 +46,14 @@ struct Recurrence {
     i64 depth, page_ready;
     std::vector<i64> pops[UNITS], done[UNITS];
 
-    Recurrence(i64 depth) : at{is.first_action - 1, is.never, 0, {}}, depth(depth), page_ready(0) {}
+    Recurrence(i64 depth) { restart(depth); }
+
+    void restart(i64 places) {
+        at = {is.first_action - 1, is.never, 0, {}};
+        depth = places, page_ready = 0;
+        for (auto& times : pops) times.clear();
+        for (auto& times : done) times.clear();
+    }
 
     // Dispatches a word; gives the first cycle in which it can be at the head of its queue.
     i64 enter(int unit) {
@@ -147,12 +154,20 @@ struct Job {
 
 bool is_operation(u64 word) { return (word & 0xFF) != u64(is.cfg) && (word & 0xFF) != u64(is.sync); }
 
-// The cycle of the latest dispatch. ``lasting(element)``: from start to end.
+struct Played {
+    Recurrence recurrence{0};
+    std::vector<Word> words;
+    std::vector<Element> elements;
+};
+
+// A whole program. ``lasting(element)``: from start to end. The memory of what it gives is used again by the next one.
 template <class Lasting>
-i64 played(const u64* words, i64 count, i64 pages, i64 depth, Lasting lasting, std::vector<Word>& taken, std::vector<Element>& elements) {
-    Recurrence recurrence(depth);
+Played& played(const u64* words, i64 count, i64 pages, i64 depth, Lasting lasting) {
+    thread_local Played all;
+    auto& [recurrence, taken, elements] = all;
+    recurrence.restart(depth), taken.clear(), elements.clear();
     i64 page = 0, operation = 0;
-    const auto fetch = [&] {
+    const auto fetch = [&, &recurrence = recurrence, &elements = elements] {
         if (page == pages) return;
         Element element{true, page, page, 0, 0, int(is.load), true};
         element.start = recurrence.fetch(lasting(element));
@@ -168,7 +183,7 @@ i64 played(const u64* words, i64 count, i64 pages, i64 depth, Lasting lasting, s
         taken.push_back(word);
         if (lasts) element.unit = word.unit, element.start = word.pop, elements.push_back(element), ++operation;
     }
-    return recurrence.at.now;
+    return all;
 }
 
 // An operation that runs, or none.
@@ -177,10 +192,14 @@ struct Running {
     const i64* regions = nullptr;
 };
 
-i64 banks(const i64* region, i64 count, i64 bank_bytes) {
+// A bit for each bank that the regions lie in. They lie in SRAM, so 32 bits do, which divide faster.
+i64 banks(const i64* region, i64 count, uint32_t bank_bytes) {
     i64 mask = 0;
     for (; count; --count, region += 2)
-        if (region[1]) mask |= (i64(2) << (region[0] + region[1] - 1) / bank_bytes) - (i64(1) << region[0] / bank_bytes);
+        if (region[1]) {
+            const uint32_t first = uint32_t(region[0]) / bank_bytes, last = uint32_t(region[0] + region[1] - 1) / bank_bytes;
+            mask |= (i64(2) << last) - (i64(1) << first);
+        }
     return mask;
 }
 
@@ -267,14 +286,12 @@ EXPORT void registers(const u64* words, i64 count, const i64* sizes, const i64* 
 }
 
 EXPORT void run(Job* job) {
-    thread_local std::vector<Word> words;  // their memory is used again
-    thread_local std::vector<Element> elements;
-    words.clear(), elements.clear();
     const auto lasting = [&](const Element& e) {
         if (e.fetch) return job->lost[e.number] ? is.never : job->fetch;
         return job->causes[e.number] || job->errors[e.number] ? is.never : job->cycles[e.number];
     };
-    i64 last = played(job->words, job->count, job->pages, is.queue_depth, lasting, words, elements) + 1;
+    auto& [recurrence, words, elements] = played(job->words, job->count, job->pages, is.queue_depth, lasting);
+    i64 last = recurrence.at.now + 1;
     for (Element& e : elements) e.end = e.start + (e.fetch ? job->fetch : job->cycles[e.number]);
     job->fault = job->stopped, job->fault_pc = job->count;
     const i64 halt = first_fault(*job, elements, job->stopped ? last : is.never);
@@ -304,14 +321,12 @@ EXPORT void run(Job* job) {
 }
 
 EXPORT i64 play(const u64* words, i64 count, const i64* cycles, i64 pages, i64 depth, i64* pops, i64* starts) {
-    std::vector<Word> taken;
-    std::vector<Element> elements;
     i64 n = 0;
     const auto lasting = [&](const Element&) { return cycles[n++]; };
-    const i64 last = played(words, count, pages, depth, lasting, taken, elements);
+    const auto& [recurrence, taken, elements] = played(words, count, pages, depth, lasting);
     for (const Word& word : taken) *pops++ = word.pop;
     for (const Element& element : elements) *starts++ = element.start;
-    return last;
+    return recurrence.at.now;
 }
 
 EXPORT Clock* clock_new(i64 fetch, i64 depth) { return new Clock(depth, fetch); }

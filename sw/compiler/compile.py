@@ -1,6 +1,6 @@
 """The compiler: partition, plan, emit, each a function of the one before; and what comes of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -41,7 +41,7 @@ class SegmentCode:
     """Words of one segment, its address in system memory, and the layer of each operation's word index."""
 
     address: int
-    words: list[int]
+    words: Sequence[int]
     layers: dict[int, int]
 
     @property
