@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from amaranth import Shape
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.common.clocking import gated_sources
 from dovetail.hw.memory.sram import simulation_sources
-from dovetail.hw.microcoded.sram import MODULE as MICROCODED_SRAM
-from dovetail.hw.microcoded.sram import microcoded_sram_verilog
+from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
+from dovetail.hw.system.design import SystemDesign
 from dovetail.isa.config.resolved import Config
 
 TOP = "dovetail"
@@ -35,13 +36,16 @@ def to_verilog(
 
 
 def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[str, str]:
-    """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``.
-    Its reset takes effect a cycle late. ``platform`` is what it is elaborated with."""
+    """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``,
+    or of a system. Its reset takes effect a cycle late. ``platform`` is what it is elaborated with."""
     inner = f"{name}_core"
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": _convert(top, inner, platform)}
-    if top.config.serial:
-        return files | {f"{MICROCODED_SRAM}.v": microcoded_sram_verilog(top.config)}
-    return files | simulation_sources(top.config) | gated_sources()
+    for config in top.configs if isinstance(top, SystemDesign) else (top.config,):
+        if config.serial:
+            files[f"{module_of(config)}.v"] = microcoded_sram_verilog(config)
+        else:
+            files |= simulation_sources(config) | gated_sources()
+    return files
 
 
 def _convert(design: wiring.Component, name: str, platform: object = None) -> str:
@@ -56,7 +60,13 @@ def _with_registered_reset(top: wiring.Component, name: str, inner: str) -> str:
     """
     ports = [("clk", "input", 1), ("rst", "input", 1)]
     for path, member, _ in top.signature.flatten(top):
-        ports.append(("__".join(map(str, path)), "output" if member.flow == wiring.Out else "input", member.shape))
+        ports.append(
+            (
+                "__".join(map(str, path)),
+                "output" if member.flow == wiring.Out else "input",
+                Shape.cast(member.shape).width,
+            )
+        )
     declared = ", ".join(
         f"{way} [{width - 1}:0] {port}" if width > 1 else f"{way} {port}" for port, way, width in ports
     )

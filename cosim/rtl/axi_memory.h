@@ -1,6 +1,7 @@
 // A memory behind AXI4 that answers as early as its timing allows (see axi_bus.h), in order.
 //
 // Addresses from `size` on answer DECERR: reads give zeros, writes do nothing. `broken` parts do so with SLVERR.
+// With NARROW, beats may be narrower than the bus: each is a beat of its own, on the lanes that its address says.
 // With `stalls`, every handshake may put off the next one of its channel, by random numbers of cycles.
 #pragma once
 
@@ -12,14 +13,15 @@
 
 namespace dovetail {
 
-template <unsigned BEAT>
+// RING: bursts in flight of a direction, at least; an accelerator has at most 16.
+template <unsigned BEAT, unsigned RING = 64, bool NARROW = false>
 struct AxiMemory {
-    static constexpr unsigned RING = 64;  // bursts in flight; the engine has at most 16
     static constexpr unsigned LOG_BEAT = __builtin_ctz(BEAT);
 
     struct Burst {
         uint64_t address, end;  // the cycle of the last beat at the earliest, of a read
         unsigned left;          // beats
+        unsigned step;          // bytes of a beat
     };
     struct Response {
         uint64_t earliest;
@@ -69,8 +71,9 @@ struct AxiMemory {
             if (read_beats.may_come(now, timing.beat_cycles, burst.end, burst.left)) {
                 bus.rvalid = true;
                 bus.rlast = burst.left == 1;
-                bus.rresp = answer(burst.address);
-                if (bus.rresp == AXI_OKAY) memcpy(rdata, data + burst.address, BEAT);
+                const uint64_t place = placed(burst.address);
+            bus.rresp = answer(place);
+                if (bus.rresp == AXI_OKAY) memcpy(rdata, data + place, BEAT);
                 else memset(rdata, 0, BEAT);
             }
         }
@@ -83,25 +86,30 @@ struct AxiMemory {
     void end(uint64_t now, const AxiCycle& bus, const void* wdata, uint64_t wstrb) {
         if (bus.rvalid && bus.rready) {
             Burst& burst = reads[read_head % RING];
-            burst.address += BEAT;
+            burst.address += NARROW ? burst.step : BEAT;
             if (--burst.left == 0) ++read_head;
             read_beats.came(now + stall(), timing.beat_cycles);
         }
         if (bus.arvalid && bus.arready) {
             check(bus.araddr, bus.arlen, bus.arsize, bus.arburst);
-            reads[read_tail++ % RING] = {bus.araddr & -uint64_t(BEAT), now + timing.read(bus.arlen + 1), bus.arlen + 1};
+            const unsigned step = NARROW ? 1u << bus.arsize : BEAT, beats = bus.arlen + 1;
+            reads[read_tail++ % RING] = {bus.araddr & -uint64_t(step), now + timing.read(beats), beats, step};
             next_read_address = now + 1 + stall();
         }
         if (bus.bvalid && bus.bready) ++response_head;
         if (bus.awvalid && bus.awready) {
             check(bus.awaddr, bus.awlen, bus.awsize, bus.awburst);
-            writes[write_tail++ % RING] = {bus.awaddr & -uint64_t(BEAT), 0, bus.awlen + 1};
+            const unsigned step = NARROW ? 1u << bus.awsize : BEAT;
+            writes[write_tail++ % RING] = {bus.awaddr & -uint64_t(step), 0, bus.awlen + 1, step};
             next_write_address = now + 1 + stall();
         }
         if (bus.wvalid && bus.wready) write(now, bus, static_cast<const uint8_t*>(wdata), wstrb);
     }
 
 private:
+    // Where the bus-wide beat around an address begins.
+    static uint64_t placed(uint64_t address) { return NARROW ? address & -uint64_t(BEAT) : address; }
+
     uint8_t answer(uint64_t address) const {
         if (address >= size || size - address < BEAT) return AXI_DECERR;
         for (const Part& part : broken)
@@ -126,16 +134,17 @@ private:
         }
         Burst& burst = writes[write_head % RING];
         if (bus.wlast != (burst.left == 1)) breach("WLAST does not match AWLEN");
-        const uint8_t code = answer(burst.address);
+        const uint64_t place = placed(burst.address);
+        const uint8_t code = answer(place);
         if (code != AXI_OKAY) {
             write_code = code;
         } else if (wstrb == ~uint64_t(0) >> (64 - BEAT)) {
-            memcpy(data + burst.address, wdata, BEAT);
+            memcpy(data + place, wdata, BEAT);
         } else {
             for (unsigned i = 0; i < BEAT; ++i)
-                if (wstrb >> i & 1) data[burst.address + i] = wdata[i];
+                if (wstrb >> i & 1) data[place + i] = wdata[i];
         }
-        burst.address += BEAT;
+        burst.address += NARROW ? burst.step : BEAT;
         if (--burst.left == 0) {
             ++write_head;
             responses[response_tail++ % RING] = {now + timing.write() + stall(), write_code};
@@ -145,9 +154,11 @@ private:
 
     void check(uint64_t address, unsigned len, unsigned size_code, unsigned burst) {
         if (len > 255) breach("a burst of more than 256 beats");
-        if (size_code != LOG_BEAT) breach("a beat narrower than the bus");
+        if (NARROW ? size_code > LOG_BEAT : size_code != LOG_BEAT)
+            breach(NARROW ? "a beat wider than the bus" : "a beat narrower than the bus");
         if (burst != 1) breach("a burst that is not INCR");
-        const uint64_t last = (address & -uint64_t(BEAT)) + uint64_t(len) * BEAT;
+        const uint64_t beat = NARROW ? uint64_t(1) << size_code : BEAT;
+        const uint64_t last = (address & -beat) + len * beat;
         if (address >> 12 != last >> 12) breach("a burst that crosses a 4 KiB boundary");
     }
 

@@ -310,7 +310,7 @@ class RtlEngine(DeviceEngine):
         """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
             raise ValueError("memory must be contiguous bytes, a multiple of 4096")
-        self._under_way = memory, _program_words(memory, program, pages)
+        self._under_way = memory, program_words(memory, program, pages)
         timing = self._config.memory
         self._library.acc_memory(
             self._handle,
@@ -358,33 +358,10 @@ class RtlEngine(DeviceEngine):
     def _timeline(
         self, words: np.ndarray, cycles: int, counters: dict[Unit, Counters], fault: Fault | None
     ) -> Timeline:
-        """The recorded entries in program order; the registers that an operation saw are not recorded."""
         count = int(self._library.acc_entries(self._handle, None))
         rows = np.zeros((count, 5), np.int64)
         self._library.acc_entries(self._handle, ctypes.c_void_p(rows.ctypes.data))
-        unit, pc, fetch, start, end = rows.T
-        # fetch(p + 1) is dispatched before the words of page p.
-        order = np.argsort(np.where(fetch == 1, 2 * PAGE_WORDS * (pc - 1), 2 * pc + 1), kind="stable")
-        unit, pc, fetch, start, end = rows[order].T.copy()
-        codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
-        # An operation that fails its checks leaves the unit in that cycle; one that works takes longer.
-        works = (end != start + CHECK) & (end >= 0)
-        if self._config.serial:
-            works = np.full(count, True)
-            if fault is not None and fault.cause in ARRAY_CHECKS:
-                works[pc == fault.pc] = False
-        return Timeline(
-            unit=unit,
-            op=np.where(fetch == 1, FETCH, codes),
-            pc=pc,
-            start=start,
-            end=end,
-            works=works,
-            registers=((),) * count,
-            cycles=cycles,
-            counters=counters,
-            fault=fault,
-        )
+        return timeline_of(rows, self._config, words, cycles, counters, fault)
 
     def _run_copy(self, memory: Bytes) -> None:
         timing, self.timing = self.timing, FASTEST
@@ -395,7 +372,42 @@ class RtlEngine(DeviceEngine):
             raise RtlError(f"the copy of SRAM failed: {result.fault}")
 
 
-def _program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:
+def timeline_of(
+    rows: np.ndarray,
+    config: Config,
+    words: np.ndarray,
+    cycles: int,
+    counters: dict[Unit, Counters],
+    fault: Fault | None,
+) -> Timeline:
+    """What a driver has recorded, in program order: ``rows`` of (unit, pc, fetch, start, end). The registers that an
+    operation saw are not recorded."""
+    unit, pc, fetch, start, end = rows.T
+    # fetch(p + 1) is dispatched before the words of page p.
+    order = np.argsort(np.where(fetch == 1, 2 * PAGE_WORDS * (pc - 1), 2 * pc + 1), kind="stable")
+    unit, pc, fetch, start, end = rows[order].T.copy()
+    codes = (words[np.where(fetch == 1, 0, np.minimum(pc, len(words) - 1))] & np.uint64(0xFF)).astype(np.int64)
+    # An operation that fails its checks leaves the unit in that cycle; one that works takes longer.
+    works = (end != start + CHECK) & (end >= 0)
+    if config.serial:
+        works = np.full(len(rows), True)
+        if fault is not None and fault.cause in ARRAY_CHECKS:
+            works[pc == fault.pc] = False
+    return Timeline(
+        unit=unit,
+        op=np.where(fetch == 1, FETCH, codes),
+        pc=pc,
+        start=start,
+        end=end,
+        works=works,
+        registers=((),) * len(rows),
+        cycles=cycles,
+        counters=counters,
+        fault=fault,
+    )
+
+
+def program_words(memory: Bytes, program: int, pages: int) -> np.ndarray:
     """The program's words as they are before the run; zeros where there is no memory."""
     data = memory[program : program + pages * PAGE_BYTES]
     return np.frombuffer(data.tobytes() + bytes(pages * PAGE_BYTES - len(data)), "<u8")

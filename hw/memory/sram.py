@@ -118,7 +118,7 @@ class Sram(wiring.Component):
                 ports |= {f"i_r{n}_en": port.en, f"i_r{n}_addr": port.addr, f"o_r{n}_data": port.data}
             for n, port in enumerate(writers):
                 ports |= {f"i_w{n}_{name}": getattr(port, name) for name in ("en", "addr", "size", "data")}
-            m.submodules.memory = Instance(MODULE, **ports)
+            m.submodules.memory = Instance(module_of(self.config), **ports)
         else:
             self._banks(m, readers, writers, platform)
         return m
@@ -245,6 +245,11 @@ class Sram(wiring.Component):
         m.d.sync += port.data.eq(rotate(m, any_of(groups), low[4][: exact_log2(few)], left=False))
 
 
+def module_of(config: Config) -> str:
+    """The name of the simulation form's module. A system may hold several of different sizes."""
+    return f"{MODULE}_{config.sram}x{8 * config.word_bytes}"
+
+
 def sram_verilog(config: Config) -> str:
     """The simulation form: one array of words, read and written whole. It is cleared when reset ends; a write may still
     be pending when reset begins. The first pipeline stage holds an address, which is shorter than a word."""
@@ -319,9 +324,9 @@ def sram_verilog(config: Config) -> str:
         f"    if (was_reset & ~rst) for (i = 0; i < {1 << row_bits}; i = i + 1) cells[i] = {width}'d0;",
         "  end",
     ]
-    return "\n".join([f"module {MODULE}({', '.join(ports)});", *body, "endmodule", ""])
+    return "\n".join([f"module {module_of(config)}({', '.join(ports)});", *body, "endmodule", ""])
 
 
 def simulation_sources(config: Config) -> dict[str, str]:
     """Verilog files, by name, that the simulation form needs beside the generated ones."""
-    return {f"{MODULE}.v": sram_verilog(config)}
+    return {f"{module_of(config)}.v": sram_verilog(config)}

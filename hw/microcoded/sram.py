@@ -46,7 +46,7 @@ class MicrocodedSram(wiring.Component):
         m = Module()
         if self.simulation:
             m.submodules.memory = Instance(
-                MODULE,
+                module_of(self.config),
                 i_clk=ClockSignal(),
                 i_rst=ResetSignal(),
                 i_addr=self.addr,
@@ -84,12 +84,17 @@ class MicrocodedSram(wiring.Component):
             m.d.comb += self.word[16 * half : 16 * half + 16].eq(word)
 
 
+def module_of(config: Config) -> str:
+    """The name of the simulation form's module. A system may hold several of different sizes."""
+    return f"{MODULE}_{config.sram}"
+
+
 def microcoded_sram_verilog(config: Config) -> str:
     """The simulation form: zero after a reset."""
     depth = config.sram // 4
     bits = (depth - 1).bit_length()
-    return f"""module {MODULE}(input clk, input rst, input [{bits - 1}:0] addr, input [3:0] write, input [31:0] data,
-    output reg [31:0] word);
+    return f"""module {module_of(config)}(input clk, input rst,
+    input [{bits - 1}:0] addr, input [3:0] write, input [31:0] data, output reg [31:0] word);
   reg [31:0] cells [0:{(1 << bits) - 1}];
   reg was_reset = 0;
   integer i;

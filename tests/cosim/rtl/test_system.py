@@ -1,0 +1,199 @@
+"""Several accelerators before one memory: bytes of the model, and handshakes in the cycles that the rule says."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.rtl.rtl_engine import RtlError
+from dovetail.cosim.rtl.system_engine import Handshake, Start, SystemEngine, SystemRun
+from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX
+from dovetail.hw.system.design import SystemDesign
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import WINDOW, Part, System
+from dovetail.isa.host import ID
+from dovetail.isa.timing.interconnect import DATA, SLICE, TURN, Addresses
+from dovetail.isa.timing.memory import Direction
+from dovetail.sw.model.accelerator import Model
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from tests.hw.netlist import Netlist
+
+TINY = Config(
+    ic_lanes=2,
+    oc_lanes=2,
+    sram="32 KiB",
+    banks=4,
+    depthwise="none",
+    matmul=False,
+    pooling=False,
+    elementwise=False,
+    activation=False,
+    bus=32,
+    outstanding=2,
+)
+WIDE = TINY.replace(ic_lanes=4, sram="64 KiB", bus=64, outstanding=4)
+MEMORY = MemoryTiming(read_latency=23, write_latency=11, beat_cycles=1)
+SYSTEMS = {
+    "two": System((Part("tiny", TINY, 0x3000), Part("wide", WIDE, 0x1000)), memory=MEMORY),
+    "three": System(
+        (
+            Part("wide", TINY.replace(bus=128, outstanding=8), 0x4000_0000),
+            Part("microcoded", Config.load("icebreaker"), 0x4000_1000),
+            Part("tiny", TINY, 0x4000_2000),
+        ),
+        memory=MemoryTiming(read_latency=9, write_latency=30, beat_cycles=1),
+    ),
+}
+DECERR = 3
+pytestmark = pytest.mark.slow  # a system takes half a minute to build
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def engine(request: pytest.FixtureRequest, build_cache: Path) -> SystemEngine:
+    return SystemEngine(SYSTEMS[request.param], cache=build_cache, limit=2_000_000)
+
+
+def programs(system: System, seed: int, count: int = 6) -> dict[str, RandomProgram]:
+    rng = random.Random(seed)
+    return {part.name: legal_program(rng, part.config, count=count) for part in system.accelerators}
+
+
+def together(work: dict[str, RandomProgram], waits: tuple[int, ...]) -> tuple[np.ndarray, dict[str, Start]]:
+    """One memory with that of each program behind the other's, and where the programs are in it."""
+    memory = np.concatenate([program.memory for program in work.values()])
+    starts, at = {}, 0
+    for (name, program), wait in zip(work.items(), waits, strict=False):
+        starts[name] = Start(at + program.program, program.pages, at + program.base, wait)
+        at += len(program.memory)
+    return memory, starts
+
+
+def rows(run: SystemRun, memory: int, kind: Handshake, manager: int | None = None) -> list[tuple[int, int, int]]:
+    """(cycle, manager, value) of handshakes at memory's port (1) or the accelerators' (0)."""
+    found = run.handshakes[(run.handshakes[:, 1] == memory) & (run.handshakes[:, 3] == kind)]
+    return [(c, m, v) for c, _, m, _, v in found.tolist() if manager in (None, m)]
+
+
+def check_addresses(count: int, run: SystemRun, shown: Handshake, accepted: Handshake) -> int:
+    """From the cycles in which ``count`` accelerators presented addresses all others follow: they are those of the RTL.
+    Gives the cycles that addresses had to wait for others."""
+    addresses = Addresses(count)
+    coming = [[cycle for cycle, *_ in rows(run, 0, shown, k)] for k in range(count)]
+    slices: list[list[int]] = [[] for _ in range(count)]
+    taken: list[tuple[int, int]] = []
+    waited = 0
+    while True:
+        free = [(coming[k][len(slices[k])], k) for k in range(count) if len(slices[k]) < len(coming[k])]
+        free = [(cycle, k) for cycle, k in free if len(slices[k]) == sum(k == other for _, other in taken)]
+        due = addresses.due()
+        if free and (due is None or min(free)[0] < due.cycle):
+            cycle, k = min(free)
+            slices[k].append(addresses.present(k, cycle))
+        elif due is None:
+            break
+        else:
+            addresses.grant(due)
+            addresses.taken(due.offered)  # memory takes every address at once
+            taken.append((due.offered, due.manager))
+            waited += due.cycle - (slices[due.manager][-1] + SLICE)
+    assert slices == [[cycle for cycle, *_ in rows(run, 0, accepted, k)] for k in range(count)]
+    assert taken == [(cycle, k) for cycle, k, _ in rows(run, 1, accepted)]
+    return waited
+
+
+def check_data(run: SystemRun) -> None:
+    """Read data, responses and write data, from what memory gives and what the accelerators give."""
+    for kind in (Handshake.R, Handshake.B):
+        at_memory = [(cycle + DATA, k, value) for cycle, k, value in rows(run, 1, kind)]
+        assert at_memory == sorted(rows(run, 0, kind))
+    accepted = rows(run, 0, Handshake.W)
+    at_memory = rows(run, 1, Handshake.W)
+    assert [cycle + DATA for cycle, *_ in accepted] == [cycle for cycle, *_ in at_memory]
+    turns = iter(rows(run, 1, Handshake.AW))
+    last = True
+    for (cycle, k, _), (_, _, ends) in zip(accepted, at_memory, strict=True):
+        if last:
+            began, owner, _ = next(turns)
+            assert cycle >= began + TURN
+        assert k == owner, "whole bursts, in the order of their addresses"
+        last = bool(ends)
+
+
+def test_programs_at_once(engine: SystemEngine) -> None:
+    system, waited = engine.system, 0
+    for seed, waits in ((1, (0, 0, 0)), (2, (0, 40, 10)), (3, (300, 0, 0))):
+        work = programs(system, seed)
+        memory, starts = together(work, waits)
+        engine.reset()
+        run = engine.run(memory, starts)
+        expected = []
+        for name, program in work.items():
+            model = Model(system[name].config)
+            result = model.run(program.fresh_memory(), program.program, program.pages, program.base)
+            assert run.results[name].fault is result.fault is None
+            assert [*run.results[name].timeline.op] == [*result.timeline.op]
+            expected.append(result.memory)
+        assert np.array_equal(memory, np.concatenate(expected))
+        for shown, accepted in ((Handshake.AR_SHOWN, Handshake.AR), (Handshake.AW_SHOWN, Handshake.AW)):
+            waited += check_addresses(len(work), run, shown, accepted)
+        check_data(run)
+    assert waited > 0, "they met"
+
+
+def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without others, the interconnect is a constant: so the timeline is the model's, with a memory as much slower."""
+
+    def reads(memory: MemoryTiming) -> Direction:
+        return Direction(memory.read_latency + 3, memory.beat_cycles, 0)
+
+    def writes(memory: MemoryTiming) -> Direction:
+        return Direction(3, memory.beat_cycles, memory.write_latency + 2)
+
+    monkeypatch.setattr(Direction, "reads", staticmethod(reads))
+    monkeypatch.setattr(Direction, "writes", staticmethod(writes))
+    for part in engine.system.accelerators:
+        if part.config.serial:
+            continue  # its microprogram waits for every burst: other rules
+        program = legal_program(random.Random(11), part.config, count=8)
+        memory = program.fresh_memory()
+        engine.reset()
+        run = engine.run(memory, {part.name: Start(program.program, program.pages, program.base)})
+        model = Model(part.config.replace(memory=engine.system.memory))
+        expected = model.run(program.fresh_memory(), program.program, program.pages, program.base)
+        mine = run.results[part.name]
+        assert (mine.cycles, mine.counters) == (expected.cycles, expected.counters)
+        assert [*zip(mine.timeline.start, mine.timeline.end, strict=True)] == [
+            *zip(expected.timeline.start, expected.timeline.end, strict=True)
+        ]
+
+
+def test_the_host_reaches_every_accelerator(engine: SystemEngine) -> None:
+    for part in engine.system.accelerators:
+        assert engine.read_register(part.name, "ID") == ID
+        assert engine.read_register(part.name, "CONFIG_HASH_LO") == part.config.hash & 0xFFFF_FFFF
+    assert engine.read(9 * WINDOW) == (0, DECERR)
+    assert engine.write(9 * WINDOW, 1) == DECERR
+
+
+def test_a_run_that_does_not_end_is_an_error(engine: SystemEngine) -> None:
+    engine.reset()
+    work = programs(engine.system, 1)
+    memory, starts = together(work, (0, 0, 0))
+    engine.limit, limit = 100, engine.limit
+    with pytest.raises(RtlError, match=r"^no end after 100 cycles$"):
+        engine.run(memory, starts)
+    engine.limit = limit
+    engine.reset()
+    with pytest.raises(ValueError, match=r"^memory must be contiguous bytes, a multiple of 4096$"):
+        engine.run(memory[1:], starts)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_borders(name: str) -> None:
+    """Every output of a bus is a register, and no input reaches an output without one."""
+    netlist = Netlist(SystemDesign(SYSTEMS[name], simulation=False))
+    loose = {name for name, bit in netlist.outputs() if not netlist.from_register(bit)}
+    assert sorted(name for name in loose if name.startswith((HOST_PREFIX, MEMORY_PREFIX))) == []
+    assert sorted({name for name, bit in netlist.outputs() if netlist.reached_by_inputs(bit)}) == []
