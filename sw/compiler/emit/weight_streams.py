@@ -147,8 +147,8 @@ class Run(NamedTuple):
 
 def starts_of(config: Config, layer: ConvLayer, block: int, in_channels: int) -> list[int]:
     """Where the blocks of a pass's weight stream begin, and its end."""
-    sizes = [layer.block_bytes(config, in_channels, repeated=more) for more in layer.repeated(block, in_channels)]
-    return list(accumulate(sizes, initial=0))
+    sizes = [layer.block_bytes(config, in_channels, repeated=more) for more in (False, True)]
+    return list(accumulate((sizes[more] for more in layer.repeated(block, in_channels)), initial=0))
 
 
 def runs_of(
@@ -169,6 +169,9 @@ def runs_of(
     """
     channel, count = tile
     begin, end = channel // block, ceil_div(channel + count, block)
+    if layer.repeats == 1:
+        size = starts[end] - starts[begin]
+        return size, [Run(0, channel + count - begin * block, 0, size, False, adds, int32)]
     repeated = layer.repeated(block, in_channels)
     ends = [n for n in range(begin + 1, end) if repeated[n] != repeated[n - 1] or (layer.apart and repeated[n])]
     several, others = list[Run](), list[Run]()
