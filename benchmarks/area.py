@@ -61,7 +61,6 @@ def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, bu
         sram=f"{size} KiB",
         banks=banks,
         depthwise="native" if depthwise else "none",
-        depthwise_lanes=depthwise or None,
         requant_lanes=requant,
         vector_lanes=vector,
         matmul="m" in built,
@@ -329,7 +328,7 @@ def grid_table() -> str:
             built = "".join(feature[0] for feature in FEATURES if getattr(c, feature)) or "-"
             shape = " x ".join(map(str, (c.ic_lanes, c.oc_lanes, c.pixel_lanes)[: 3 if c.pixel_lanes > 1 else 2]))
             lines.append(
-                f"| {m.name} | {shape} | {c.depthwise_lanes or '-'} |"
+                f"| {m.name} | {shape} | {c.depthwise} |"
                 f" {c.requant_lanes}, {c.vector_lanes if c.vector else '-'} | {built} |"
                 f" {c.sram >> 10} KiB / {c.banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
                 f" {t.dsp} | {t.bram} |"

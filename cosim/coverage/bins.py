@@ -13,15 +13,7 @@ from operator import attrgetter
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import (
-    View,
-    array_lanes,
-    channels_of,
-    input_blocks,
-    lanes_of,
-    longest_stripe,
-    weight_rows,
-)
+from dovetail.isa.instructions.checks import View, channels_of, lanes_of, sets_of, stream_words
 from dovetail.isa.instructions.table import (
     INSTRUCTIONS,
     PAGE_WORDS,
@@ -86,7 +78,11 @@ class Operation:
     @property
     def longest_stripe(self) -> int:
         """Pixels of a stripe, at most."""
-        return longest_stripe(self.config, depthwise=self.row.depthwise)
+        config = self.config
+        if not self.row.depthwise:
+            return config.stripe
+        together = config.pixel_lanes if self["MODE", "slide"] else 1
+        return min(config.stripe_rows // sets_of(self.op, self.view) * together, config.stripe)
 
     @property
     def last_tap(self) -> int:
@@ -105,10 +101,7 @@ class Operation:
     @property
     def weights(self) -> int:
         """Bytes of the whole weight stream."""
-        config = self.config
-        steps = self.view.taps * input_blocks(self.op, self.view)
-        records = config.param_rows(array_lanes(config, self.op))
-        return self["BLOCKS", "count"] * (records + steps * weight_rows(config, self.op)) * config.word_bytes
+        return stream_words(self.config, self.op, self.view) * self.config.word_bytes
 
 
 @dataclass(frozen=True)
@@ -183,7 +176,7 @@ CORNERS = (
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),
     Corner("several channels per input", _depthwise, lambda o: o["MODE", "extra"] > 0),
-    Corner("lanes left over", _depthwise, lambda o: o.config.depthwise_lanes % (1 + o["MODE", "extra"]) > 0),
+    Corner("lanes left over", _depthwise, lambda o: o.config.oc_lanes % (1 + o["MODE", "extra"]) > 0),
     Corner("second operand repeats rows", _two, lambda o: o["B_Y_STEP"] == 0 and o["TILE", "height"] > 1),
     Corner("second operand repeats pixels", _two, lambda o: o["B_X_STEP"] == 0 and o["TILE", "width"] > 1),
     Corner(

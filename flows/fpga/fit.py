@@ -20,18 +20,7 @@ HINTS = 3
 """Changes that a message names per resource, at most."""
 WORTH = 0.01
 """A change is named if it saves at least this share of what is used."""
-HALVED = (
-    "ic_lanes",
-    "oc_lanes",
-    "pixel_lanes",
-    "depthwise_lanes",
-    "requant_lanes",
-    "vector_lanes",
-    "sram",
-    "banks",
-    "bus",
-    "stripe",
-)
+HALVED = ("ic_lanes", "oc_lanes", "pixel_lanes", "requant_lanes", "vector_lanes", "sram", "banks", "bus", "stripe")
 
 
 def excess(used: Mapping[str, int], part: Part) -> dict[str, int]:
@@ -125,7 +114,7 @@ def _changes(config: Config) -> Iterator[tuple[str, Any]]:
         value = getattr(config, name)
         if value and value > 1:
             yield name, value // 2
-    if config.depthwise_lanes:
+    if config.depth_conv:
         yield "depthwise", "none"
     yield from ((name, False) for name in FEATURES if getattr(config, name))
 

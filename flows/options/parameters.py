@@ -10,7 +10,7 @@ from dovetail.isa.config.given import ARRAY_LANES, INT, PARAMETERS, SIZE, Config
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
-DERIVED = ("stripe", "requant_lanes", "vector_lanes", "depthwise_lanes", "banks")
+DERIVED = ("stripe", "requant_lanes", "vector_lanes", "banks")
 """Parameters that follow from others unless they are given."""
 
 
@@ -169,8 +169,6 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     if {"pe", "dataflow"} & set(hardware):
         data = {name: value for name, value in data.items() if name not in ARRAY_LANES}
         hardware = {"pe": base.macs_per_cycle, **hardware}
-    if hardware.get("depthwise", "native") != "native":
-        data.pop("depthwise_lanes", None)
     return Config.from_dict({**data, **hardware, "memory": memory})
 
 

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,11 +11,12 @@ from dovetail.hw.array.multiply_accumulate import SUM
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.array.requantiser import Requantiser
-from dovetail.hw.array.weights import Record
+from dovetail.hw.array.weights import Record, record_groups
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
+from dovetail.isa.config.given import MAX_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
@@ -57,7 +58,8 @@ class Drain(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.groups = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes)
+        self.groups = ceil_div(config.oc_lanes, config.requant_lanes)
+        self.rows = record_groups(config)
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),
@@ -65,7 +67,7 @@ class Drain(wiring.Component):
                 "stripes": In(data.ArrayLayout(Stripe, BUFFERS)),
                 "row": Out(7),
                 "accumulators": In(SUM * config.acc_lanes),
-                "record_row": Out(range(BUFFERS * self.groups)),
+                "record_row": Out(range(BUFFERS * self.rows)),
                 "records": In(data.ArrayLayout(Record, config.requant_lanes)),
                 "port": Out(SramWrite(config)),
                 "freed": Out(1),
@@ -82,38 +84,66 @@ class Drain(wiring.Component):
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
-        # With pixel lanes, a row of accumulators is a group of pixels; DEPTH_CONV's pixels are alone in theirs.
-        alone = operation.depthwise if config.pixel_lanes > 1 and config.depthwise_lanes else None
+        # A row of accumulators has a pixel per pixel lane, or in a depthwise convolution that does not slide one in the
+        # last of them; of each weight set there is a row.
+        several = config.pixel_lanes > 1
+        alone: Value = Const(0)
+        if config.depth_conv and several:
+            alone = Signal()
+            m.d.sync += alone.eq(operation.depthwise & ~operation.slides)
 
         # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
         credits, turn = Signal(range(BUFFERS + 1)), Signal()
         stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
         pixel = Signal(pixel_bits(config))
-        group = Signal(range(max(self.groups, 2)))
-        left = Signal(range(config.acc_lanes + 1))  # channels of the pixel from this group on
-        active, ends_pixel, ends_stripe, last_group, last_pixel = (
-            Signal(name=name) for name in ("active", "ends_pixel", "ends_stripe", "last_group", "last_pixel")
+        row, set_ = Signal(6), Signal.like(operation.sets)  # of the pixel's first set; this set
+        group, record = Signal(range(max(self.groups, 2))), Signal(range(max(self.rows, 2)))
+        most = MAX_LANES
+        left, more = (
+            Signal(range(config.oc_lanes + 1)),
+            Signal(range(most + 1)),
+        )  # channels from here on; in sets to come
+        active, ends_set, ends_pixel, ends_stripe, last_group, last_set, last_pixel = (
+            Signal(name=name)
+            for name in ("active", "ends_set", "ends_pixel", "ends_stripe", "last_group", "last_set", "last_pixel")
         )
+        lane_last = Signal()
+        m.d.comb += lane_last.eq(pixel[: len(pixel) - 6].all() | alone if several else 1)
         m.d.comb += [
             stripe.eq(self.stripes[turn]),
             upcoming.eq(self.stripes[turn ^ ends_stripe]),
             active.eq(credits != 0),
-            ends_pixel.eq(active & last_group),
-            ends_stripe.eq(active & last_group & last_pixel),
+            ends_set.eq(active & last_group),
+            ends_pixel.eq(active & last_group & last_set),
+            ends_stripe.eq(active & last_group & last_set & last_pixel),
             self.freed.eq(ends_stripe),
-            self.row.eq(Cat(pixel[-6:] if alone is None else Mux(alone, pixel[:6], pixel[-6:]), turn)),
+            self.row.eq(Cat((row + set_)[:6] if config.depth_conv else row, turn)),
         ]
         with m.If(operation.load):
-            m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0)]
+            m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0), record.eq(0), row.eq(0), set_.eq(0)]
         with m.Else():
             m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(turn ^ ends_stripe)]
             with m.If(ends_pixel):
-                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0)]
+                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0), record.eq(0), set_.eq(0)]
+                with m.If(last_pixel):
+                    m.d.sync += row.eq(0)
+                with m.Elif(lane_last):
+                    m.d.sync += row.eq(row + operation.sets)
+            with m.Elif(ends_set):
+                m.d.sync += [group.eq(0), record.eq(record + 1), set_.eq(set_ + 1)]
             with m.Elif(active):
-                m.d.sync += group.eq(group + 1)
+                m.d.sync += [group.eq(group + 1), record.eq(record + 1)]
         # The next stripe is examined until it may be drained.
-        with m.If(~active | ends_pixel):
-            m.d.sync += [left.eq(upcoming.channels), last_group.eq(upcoming.channels <= lanes)]
+        begins, total = ~active | ends_pixel, Signal(range(most + 1))
+        m.d.comb += total.eq(Mux(begins, upcoming.channels, more))
+        with m.If(begins | ends_set):
+            whole = total > config.oc_lanes
+            m.d.sync += [
+                left.eq(Mux(whole, config.oc_lanes, total)),
+                more.eq(Mux(whole, total - config.oc_lanes, 0)),
+                last_set.eq(~whole),
+                last_group.eq((total <= lanes) | (config.oc_lanes <= lanes)),
+            ]
         with m.Else():
             m.d.sync += [left.eq(left - lanes), last_group.eq(left <= 2 * lanes)]
         with m.If(~active | ends_stripe):
@@ -122,7 +152,7 @@ class Drain(wiring.Component):
             m.d.sync += last_pixel.eq(pixel + 1 == stripe.pixels)
 
         # 1: where the pixel's channels go.
-        group_1, block_1 = Signal(len(group)), Signal()
+        group_1, record_1, block_1 = Signal(len(group)), Signal(len(record)), Signal()
         lane_1 = Signal(len(pixel) - 6)
         valid_1, ends_pixel_1, ends_block_1 = (
             Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
@@ -130,7 +160,8 @@ class Drain(wiring.Component):
         size_1 = Signal(len(self.port.size))
         m.d.sync += [
             group_1.eq(group),
-            lane_1.eq(pixel[: len(lane_1)] if alone is None else Mux(alone, 0, pixel[: len(lane_1)])),
+            record_1.eq(record),
+            lane_1.eq(pixel[: len(lane_1)] | alone.replicate(len(lane_1))),
             block_1.eq(stripe.block),
             valid_1.eq(active),
             ends_pixel_1.eq(ends_pixel),
@@ -155,7 +186,7 @@ class Drain(wiring.Component):
         with m.Elif(ends_pixel_1):
             m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
         with m.Elif(valid_1):
-            m.d.sync += channel_off.eq(channel_off + (lanes << scale))
+            m.d.sync += channel_off.eq(channel_off + (size_1 << scale))
         picked = self._pick(m, lane_1, group_1)
 
         # 2: the row of the records; offset.
@@ -163,7 +194,7 @@ class Drain(wiring.Component):
         size_2 = Signal(len(self.port.size))
         off = Signal(bits, reset_less=True)
         m.d.sync += [valid_2.eq(valid_1), size_2.eq(size_1 << scale), off.eq(walk.off + channel_off)]
-        m.d.sync += self.record_row.eq(Cat(block_1, group_1))
+        m.d.sync += self.record_row.eq(Cat(block_1, record_1))
 
         # 3: bias; end of the write, address.
         value, mult, shift = (

@@ -1,10 +1,11 @@
 """The array's loops: which pixel meets which weights in which cycle."""
 
-from amaranth import Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits
+from dovetail.hw.array.depthwise import WordPass
+from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits, records_at_most
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.walk import PARTS, PixelWalk, Place, Position, count_loops
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
@@ -28,13 +29,16 @@ class Stripe(data.Struct):
 
 
 class Step(data.Struct):
-    """What happens in one cycle of the time that a group of ``pixel_lanes`` pixels has (one pixel of DEPTH_CONV).
+    """What happens in one cycle of the time that a group of ``pixel_lanes`` pixels has .
 
     ``index`` counts these cycles. With ``reads`` the pixel of that number is read; with ``valid`` the pixels, when all
     are there, meet the weights of the input block of that number. ``old``: word ``word`` of the pixel's old int32
     values is added as it comes, and there are no products. ``group`` and ``turn`` select the accumulators, in a visit
     from ``enters`` to ``leaves``; with ``first`` they start from zero. ``swap``: the next weights are used from here
-    on."""
+    on.
+
+    In a depthwise convolution a word is read. With ``token`` those of a group of pixels are all there, or on their way;
+    it ``enters`` if it is the window's first group. ``swap`` comes with the window's first cycle."""
 
     valid: unsigned(1)
     reads: unsigned(1)
@@ -43,6 +47,7 @@ class Step(data.Struct):
     swap: unsigned(1)
     enters: unsigned(1)
     leaves: unsigned(1)
+    token: unsigned(1)
     turn: unsigned(1)
     group: unsigned(6)
     index: unsigned(4)
@@ -113,8 +118,14 @@ class TapWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
-        blocks = Mux(operation.depthwise, 1, regs.KC.blocks) if config.depthwise_lanes else regs.KC.blocks
-        counts = {"kx": regs.GEOMETRY.kw, "ky": regs.GEOMETRY.kh}
+        blocks: Value = regs.KC.blocks
+        column, columns = regs.KX_STEP, regs.GEOMETRY.kw
+        if config.depth_conv:  # a step takes several taps of a kernel row
+            blocks = Mux(operation.depthwise, 1, blocks)
+            columns = Mux(operation.depthwise, _quotient(columns, config.ic_lanes), columns)
+            column = Signal(config.offset_bits, reset_less=True)
+            m.d.sync += column.eq(regs.KX_STEP * Mux(operation.depthwise, config.ic_lanes, 1))
+        counts = {"kx": columns, "ky": regs.GEOMETRY.kh}
         group: Value | int = config.ic_lanes  # bytes
         if config.weight_sets == 1:
             level, ends = count_loops(m, {"channels": blocks, **counts}, load=operation.load, step=self.advance)
@@ -133,8 +144,8 @@ class TapWalk(wiring.Component):
         # base and step, the second adds them. Which places move is decided a cycle before they do.
         shift = Mux(self.onward & operation.depthwise, operation.inputs, 0)
         steps: dict[str, tuple[Value | int, ...]] = {
-            "off": (group, regs.KX_STEP, regs.KY_STEP, shift),
-            "col": (group, regs.KX_STEP, 0, shift),
+            "off": (group, column, regs.KY_STEP, shift),
+            "col": (group, column, 0, shift),
             "row": (0, 0, regs.GEOMETRY.dilation_y, 0),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP}
@@ -163,14 +174,22 @@ class TapWalk(wiring.Component):
         m.d.sync += [
             only.eq(blocks <= group),
             begins.eq(Mux(blocks <= group, blocks, group)),
-            self.blocks.eq(Mux(last, left, group)),
+            self.blocks.eq(Mux(last & ~self.operation.depthwise, left, group)),
             self.following.eq(Mux(last, begins, Mux(left <= group << 1, left - group, group))),
         ]
+        with m.If(self.operation.depthwise):
+            m.d.sync += self.following.eq(group)
         with m.If(self.operation.load):
             m.d.sync += [left.eq(blocks), last.eq(blocks <= group)]
         with m.Elif(self.advance):
             m.d.sync += [left.eq(Mux(last, blocks, left - group)), last.eq(Mux(last, only, left <= group << 1))]
         return last
+
+
+def _quotient(count: Value, divisor: int) -> Value:
+    """A count of 8 bits over a constant, rounded up."""
+    bits = 9 + divisor.bit_length()
+    return (((count + (divisor - 1)) * ceil_div(1 << bits, divisor)) >> bits)[:8]
 
 
 class ArrayLoops(wiring.Component):
@@ -225,25 +244,20 @@ class ArrayLoops(wiring.Component):
             }
         )
 
-    def _choose(self, conv: int, depth: int) -> Value | int:
-        """A constant of the operation."""
-        return Mux(self.operation.depthwise, depth, conv) if self.config.depthwise_lanes and depth != conv else conv
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
         accumulate = regs.MODE.accumulate
-        lanes = self._choose(config.oc_lanes, config.depthwise_lanes)
-        rows: Value | int = self._choose(config.weight_rows, 1)
+        rows: Value | int = operation.rows
         if config.matmul:
             reads = Signal(range(reads_at_most(config) + 1))
             by_row, by_column = (matrix_reads(config, transposed=transposed) for transposed in (False, True))
             with m.If(operation.load):
                 m.d.sync += reads.eq(Mux(operation.matrix, Mux(regs.B_FORM.transposed, by_column, by_row), rows))
             rows = reads
-        words = self._choose(
-            *(ceil_div(INT32_BYTES * n, config.word_bytes) for n in (config.oc_lanes, config.depthwise_lanes or 1))
-        )
+        words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes)
+        lanes = Signal(range(records_at_most(config) + 1))
+        m.d.sync += lanes.eq(config.oc_lanes * operation.sets)
 
         # The step whose weights load: one ahead of the one whose pixels pass. It advances in a window's first cycle,
         # and all its values are known two cycles later.
@@ -256,12 +270,23 @@ class ArrayLoops(wiring.Component):
         wiring.connect(m, wiring.flipped(operation), taps.operation)
         m.d.comb += [taps.advance.eq(advance), taps.onward.eq(last_stripe)]
 
+        # A stripe of a depthwise convolution lies within a row of pixels: a line. Others have all pixels in one.
         left, blocks = Signal(32), Signal(16)
         odd_block = Signal()
+        line = Mux(operation.depthwise, regs.TILE.width, operation.pixels) if config.depth_conv else operation.pixels
+        last_line, ends_line = Signal(init=1), Signal()
+        if config.depth_conv:
+            lines = Signal(16)
+            with m.If(operation.load):
+                m.d.sync += lines.eq(regs.TILE.height)
+            with m.Elif(advance & last_step & ends_line):
+                m.d.sync += lines.eq(Mux(last_line, regs.TILE.height, lines - 1))
+            m.d.comb += last_line.eq(~operation.depthwise | (lines == 1))
         pixels_last = Signal(pixel_bits(config))
         old_off = Signal(config.offset_bits)
         m.d.sync += [
-            last_stripe.eq(left <= regs.STRIPE.pixels),
+            ends_line.eq(left <= regs.STRIPE.pixels),
+            last_stripe.eq((left <= regs.STRIPE.pixels) & last_line),
             pixels_last.eq(Mux(left <= regs.STRIPE.pixels, left, regs.STRIPE.pixels) - 1),
             last_step.eq(taps.last),
             last_block.eq(blocks == 1),
@@ -273,7 +298,7 @@ class ArrayLoops(wiring.Component):
         ]
         with m.If(operation.load):
             m.d.sync += [
-                left.eq(operation.pixels),
+                left.eq(line),
                 blocks.eq(regs.BLOCKS.count),
                 odd_block.eq(0),
                 old_off.eq(0),
@@ -285,16 +310,17 @@ class ArrayLoops(wiring.Component):
             with m.If(last_step):
                 m.d.sync += first_stripe.eq(last_stripe)
             with m.If(again):
-                m.d.sync += left.eq(left - regs.STRIPE.pixels)
+                m.d.sync += left.eq(Mux(ends_line, line, left - regs.STRIPE.pixels))
             with m.If(onward):
                 m.d.sync += [
-                    left.eq(operation.pixels),
+                    left.eq(line),
                     blocks.eq(blocks - 1),
                     odd_block.eq(~odd_block),
                     old_off.eq(old_off + (operation.channels << INT32_BYTES.bit_length() - 1)),
                 ]
 
         # Windows.
+        words_passed = Signal(init=1)
         m.submodules.passing = passing = PixelPass(config)
         m.submodules.loads = loads = WeightLoads(config, most=reads_at_most(config))
         open_, closes, opens = Signal(), Signal(), Signal()
@@ -312,11 +338,14 @@ class ArrayLoops(wiring.Component):
         # Registered, because much else depends on the end of a window in the same cycle. `passed` and `read` are valid
         # from the window's second cycle on. `aged` is not set before then, so a window cannot end on a stale value.
         aged = Signal()
-        next_word = Signal(5)
+        next_word, ends_set, next_set = Signal(5), Signal(), Signal.like(operation.sets)
+        old_set = Signal.like(operation.sets)
         m.d.comb += [
-            closes.eq(open_ & aged & passing.passed & loads.read),
+            closes.eq(open_ & aged & passing.passed & loads.read & words_passed),
             self.filled.eq(closes & passes & last & ~old),
-            next_word.eq(Mux(old, word + 1, 0)),
+            ends_set.eq(word + 1 == words),
+            next_word.eq(Mux(old & ~ends_set, word + 1, 0)),
+            next_set.eq(Mux(old, old_set + ends_set, 0)),
         ]
         # A stripe begins with its first step, or with old values.
         begins_old, begins_step, begins_stripe, may_begin = Signal(), Signal(), Signal(), Signal()
@@ -335,10 +364,9 @@ class ArrayLoops(wiring.Component):
         fetch = self.fetch
         m.d.comb += [
             passing.clear.eq(operation.load),
-            passing.begin.eq(opens),
+            passing.begin.eq(opens & (to_old | ~operation.depthwise)),
             passing.last.eq(Mux(begins_stripe, pixels_last, pixel_last)),
-            passing.single.eq(operation.depthwise),
-            passing.visits.eq(Mux(to_old, self._choose(config.pixel_lanes, 1), taps.blocks)),
+            passing.visits.eq(Mux(to_old, config.pixel_lanes, taps.blocks)),
             loads.clear.eq(operation.load),
             loads.start.eq(self.go),
             loads.begin.eq(opens),
@@ -367,8 +395,9 @@ class ArrayLoops(wiring.Component):
             may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
         ]
         # Inside a window.
+        visit = Mux(operation.depthwise & ~old, 1, passing.visit) if config.depth_conv else passing.visit
         with m.If(open_ & ~aged):
-            m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 3 + passing.visit)]
+            m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 3 + visit)]
         # Between windows.
         with m.If(closes):
             m.d.sync += [open_.eq(0), passes.eq(0)]
@@ -394,11 +423,15 @@ class ArrayLoops(wiring.Component):
                 info.ends.eq(last_stripe & last_block),
             ]
         with m.If(begins_old):
+            set_off = Signal(config.offset_bits, reset_less=True)  # where the values of the next set begin
+            with m.If(~old | ends_set):
+                m.d.sync += set_off.eq(Mux(old, set_off, old_off) + INT32_BYTES * config.oc_lanes)
             m.d.sync += [
                 old.eq(1),
                 word.eq(next_word),
-                old_more.eq(next_word + 1 != words),
-                self.tap.off.eq(Mux(old, self.tap.off + config.word_bytes, old_off)),
+                old_set.eq(next_set),
+                old_more.eq((next_word + 1 != words) | (next_set + 1 != operation.sets)),
+                self.tap.off.eq(Mux(old, Mux(ends_set, set_off, self.tap.off + config.word_bytes), old_off)),
                 fetch.again.eq(0),
                 fetch.onward.eq(0),
                 fetch.enter.eq(0),
@@ -419,28 +452,53 @@ class ArrayLoops(wiring.Component):
         # Pixels. A stripe's old values and each of its steps begin where it does, the next stripe after the last step.
         quantities = {"off": "xy", "col": "x", "row": "y", "old_off": "xy"}
         m.submodules.walk = walk = PixelWalk(quantities=quantities, bits=config.offset_bits)
+        moves, last_moves = passing.reads, passing.ends
+        x_step: Value = regs.X_STEP
+        old_row: Value = passing.group
+        if config.depth_conv:
+            m.submodules.words = slots = WordPass(config)
+            wiring.connect(m, wiring.flipped(operation), slots.operation)
+            m.d.comb += [
+                slots.begin.eq(opens & ~to_old & operation.depthwise),
+                slots.last.eq(passing.last),
+                slots.pixel.eq(Cat(walk.off, walk.col, walk.row)),
+                words_passed.eq(slots.passed),
+            ]
+            moves, last_moves = moves | slots.moves, last_moves | slots.ends
+            x_step = Signal(config.offset_bits, reset_less=True)
+            m.d.sync += x_step.eq(
+                Mux(operation.depthwise & operation.slides, regs.KX_STEP << (regs.MODE.slide == 2), regs.X_STEP)
+            )
+            # Rows of accumulators: one per set and group, which a pixel is unless pixels slide.
+            rows_before = Signal(6)
+            with m.If(begins_old):
+                m.d.sync += rows_before.eq(next_set)
+            with m.Elif(passing.reads & (~operation.slides | (passing.index == config.pixel_lanes - 1))):
+                m.d.sync += rows_before.eq(rows_before + operation.sets)
+            old_row = Mux(operation.depthwise & old, rows_before, passing.group)
         ends_stripe = Signal()
         m.d.comb += [
-            ends_stripe.eq(passing.ends & last & ~old),
+            ends_stripe.eq(last_moves & last & ~old),
             walk.width.eq(regs.TILE.width),
             walk.restart.eq(operation.load),
-            walk.step.eq(passing.reads),
-            walk.rewind.eq(passing.ends & ~ends_stripe),
+            walk.step.eq(moves),
+            walk.rewind.eq(last_moves & ~ends_stripe),
             walk.keep.eq(ends_stripe),
             walk.home.eq(ends_stripe & at_end),
-            walk.off_x_step.eq(regs.X_STEP),
+            walk.off_x_step.eq(x_step),
             walk.off_y_step.eq(regs.Y_STEP),
-            walk.col_x_step.eq(regs.X_STEP),
+            walk.col_x_step.eq(x_step),
             walk.row_y_step.eq(regs.GEOMETRY.stride_y),
             walk.old_off_x_step.eq(regs.OUT_X_STEP),
             walk.old_off_y_step.eq(regs.OUT_Y_STEP),
         ]
-        enters = Signal()
+        enters, here = Signal(), Signal(Position(config))
         m.d.comb += [
             enters.eq(passing.index == 0),
-            self.pixel.off.eq(Mux(old, walk.old_off, walk.off)),
-            self.pixel.col.eq(walk.col),
-            self.pixel.row.eq(walk.row),
+            here.eq(Cat(walk.off, walk.col, walk.row)),
+            self.pixel.off.eq(Mux(old, walk.old_off, here.off)),
+            self.pixel.col.eq(here.col),
+            self.pixel.row.eq(here.row),
             self.step.valid.eq(passing.steps),
             self.step.reads.eq(passing.reads),
             self.step.old.eq(passing.busy & old),
@@ -449,8 +507,25 @@ class ArrayLoops(wiring.Component):
             self.step.enters.eq(enters),
             self.step.leaves.eq(passing.index + 1 == passing.visit),
             self.step.turn.eq(turn),
-            self.step.group.eq(passing.group),
+            self.step.group.eq(old_row),
             self.step.index.eq(passing.index),
             self.step.word.eq(word),
         ]
+        if config.depth_conv:
+            with m.If(operation.depthwise):
+                m.d.comb += [
+                    here.eq(slots.word),
+                    self.step.reads.eq(passing.reads | slots.reads),
+                    self.step.token.eq(slots.token),
+                    self.step.swap.eq(advance),
+                ]
+            with m.If(operation.depthwise & ~old):
+                m.d.comb += self.step.enters.eq(slots.first)
+            with m.If(operation.depthwise & ~operation.slides & old):
+                m.d.comb += [
+                    self.step.valid.eq(passing.reads),
+                    self.step.enters.eq(1),
+                    self.step.leaves.eq(1),
+                    self.step.index.eq(config.pixel_lanes - 1),
+                ]
         return m

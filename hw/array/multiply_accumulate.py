@@ -5,8 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from dovetail.hw.array.registers import MULTIPLIERS
-from dovetail.hw.array.weights import OPERAND
+from dovetail.hw.array.weights import OPERAND, extended
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
@@ -25,8 +24,8 @@ def product_bits(config: Config) -> int:
 class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
-    Of each pixel lane, multiplier ``i * oc_lanes + o`` takes input lane i and weight ``i * oc_lanes + o``; depthwise,
-    multiplier c of the first one takes input c / (extra + 1), rounded down.
+    Of each pixel lane, multiplier ``i * oc_lanes + o`` takes weight ``i * oc_lanes + o`` and input lane i, or in a
+    depthwise convolution a tap of its own.
 
     Parameters
     ----------
@@ -37,16 +36,16 @@ class MultiplierArray(wiring.Component):
 
     Members
     -------
-    depthwise, extra
-        Inputs are one per multiplier, or one per channel multiplier, which is ``extra`` + 1.
+    depthwise
+        Multipliers take ``taps`` instead of ``inputs``; known three cycles before.
+    taps
+        A byte per multiplier, a cycle after ``inputs``.
     inputs
         Input lanes of every pixel lane, of at most 9 bits, sign-extended to ``operand`` bits.
     weights
         Operands of the multipliers of a pixel lane, ``OPERANDS`` cycles after ``inputs``.
     sums
         Per pixel lane and output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
-    products
-        Per depthwise lane, its product, SUM bits, ``PRODUCT`` cycles after ``inputs``.
 
     Latency
     -------
@@ -59,59 +58,44 @@ class MultiplierArray(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
-        self.lanes = max(config.pixel_lanes * config.ic_lanes, config.depthwise_lanes)
+        self.lanes = config.pixel_lanes * config.ic_lanes
         self.LATENCY = self.PRODUCT + tree_stages(config)
         super().__init__(
             {
                 "depthwise": In(1),
-                "extra": In(3),
+                "taps": In(8 * config.macs_per_cycle),
                 "inputs": In(operand * self.lanes),
                 "weights": In(operand * config.weight_bytes),
                 "sums": Out(SUM * config.pixel_lanes * config.oc_lanes),
-                "products": Out(SUM * config.depthwise_lanes),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operand = self.config, self.operand
-        shared, own = (
-            Signal(operand * n, name=name, reset_less=True)
-            for n, name in ((config.pixel_lanes * config.ic_lanes, "shared"), (config.depthwise_lanes, "own"))
-        )
         inputs = Signal(len(self.inputs), reset_less=True)
-        m.d.sync += [inputs.eq(self.inputs), shared.eq(inputs[: len(shared)])]
-        if config.depthwise_lanes:
+        m.d.sync += inputs.eq(self.inputs)
+        if config.depth_conv:
             # Known long before the inputs. The register here keeps the path short.
-            depthwise, extra = Signal(), Signal.like(self.extra)
-            m.d.sync += [depthwise.eq(self.depthwise), extra.eq(self.extra)]
-            with m.If(depthwise), m.Switch(extra):
-                for multiplier in range(1, config.depthwise_lanes + 1)[:MULTIPLIERS]:
-                    with m.Case(multiplier - 1):
-                        m.d.sync += own.eq(self._spread(inputs, multiplier))
-            with m.Else():
-                m.d.sync += own.eq(
-                    Cat(inputs.word_select(n // config.oc_lanes, operand) for n in range(config.depthwise_lanes))
-                )
+            depthwise = Signal()
+            m.d.sync += depthwise.eq(self.depthwise)
+            own = Signal(operand * config.macs_per_cycle, reset_less=True)
+            spread = (inputs.word_select(n // config.oc_lanes, operand) for n in range(config.macs_per_cycle))
+            taps = (extended(self.taps, n, operand) for n in range(config.macs_per_cycle))
+            m.d.sync += own.eq(Mux(depthwise, Cat(taps), Cat(spread)))
+            factors = [own.word_select(n, operand) for n in range(config.macs_per_cycle)]
+        else:
+            shared = Signal.like(inputs)
+            m.d.sync += shared.eq(inputs)
+            factors = [shared.word_select(n // config.oc_lanes, operand) for n in range(config.macs_per_cycle)]
 
         values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         weights = len(self.weights) // operand
         products = []
-        for n in range(config.macs_per_cycle):
-            x = (
-                own.word_select(n, operand)
-                if n < config.depthwise_lanes
-                else shared.word_select(n // config.oc_lanes, operand)
-            )
+        for n, x in enumerate(factors):
             w = self.weights.word_select(n % weights, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
         m.d.sync += values.eq(Cat(products))
-        shown: Value = values[: len(self.products)]
-        if operand != SUM:  # what is above a product's bits is its sign and needs no registers
-            bits = product_bits(config)
-            signs = (values.word_select(n, SUM)[:bits].as_signed() for n in range(config.depthwise_lanes))
-            shown = Cat((value + Const(0, signed(SUM)))[:SUM] for value in signs)
-        m.d.comb += self.products.eq(shown)
 
         rows, terms = config.ic_lanes, 1
         for stage in range(tree_stages(config)):
@@ -129,12 +113,6 @@ class MultiplierArray(wiring.Component):
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)
         return m
-
-    def _spread(self, inputs: Value, multiplier: int) -> Value:
-        """Input of each depthwise lane. Unused lanes take their own input, which needs no multiplexer."""
-        used = self.config.depthwise_lanes - self.config.depthwise_lanes % multiplier
-        lanes = [n // multiplier if n < used else n for n in range(self.config.depthwise_lanes)]
-        return Cat(inputs.word_select(n, self.operand) for n in lanes)
 
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and

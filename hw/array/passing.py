@@ -13,6 +13,11 @@ def pixel_bits(config: Config) -> int:
     return 6 + exact_log2(config.pixel_lanes)
 
 
+def records_at_most(config: Config) -> int:
+    """Channels of a block of output channels, at most."""
+    return config.oc_lanes * (config.depthwise_sets if config.depth_conv else 1)
+
+
 class PixelPass(wiring.Component):
     """Counts the pixels of a window, in groups of ``pixel_lanes``, and the cycles of each group.
 
@@ -29,8 +34,6 @@ class PixelPass(wiring.Component):
         Pulse: pixels pass from the next cycle on.
     last
         With ``begin``: number of the last pixel.
-    single
-        Each pixel is a group: DEPTH_CONV.
     visits
         With ``begin``: cycles in which an accumulator is visited.
     visit
@@ -57,7 +60,6 @@ class PixelPass(wiring.Component):
                 "clear": In(1),
                 "begin": In(1),
                 "last": In(pixel_bits(config)),
-                "single": In(1),
                 "visits": In(range(self.most + 1)),
                 "visit": Out(range(self.most + 1)),
                 "busy": Out(1),
@@ -109,7 +111,7 @@ class PixelPass(wiring.Component):
                 self.index.eq(0),
                 self.group.eq(0),
                 self.visit.eq(self.visits),
-                final.eq(Mux(self.single, 0, longest - 1)),
+                final.eq(longest - 1),
             ]
         with m.Elif(self.busy):
             m.d.sync += [reading.eq(~done), self.index.eq(following), self.group.eq(self.group + ends_group)]
@@ -168,7 +170,7 @@ class WeightLoads(wiring.Component):
                 "records": In(1),
                 "blocks": In(range(config.weight_sets + 1)),
                 "rows": In(range(most + 1)),
-                "lanes": In(range(config.acc_lanes + 1)),
+                "lanes": In(range(records_at_most(config) + 1)),
                 "loading": Out(1),
                 "recording": Out(1),
                 "further": Out(1),
@@ -180,7 +182,7 @@ class WeightLoads(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         loading, recording = Signal(), Signal()
-        row, record = Signal(range(max(self.most, 2))), Signal(range(max(self.config.acc_lanes, 2)))
+        row, record = Signal(range(max(self.most, 2))), Signal(range(max(records_at_most(self.config), 2)))
         row_last, record_last = Signal(), Signal()
         set_, sets = Signal.like(self.blocks), Signal.like(self.blocks)
         set_last, ends, ends_next = Signal(), Signal(), Signal()

@@ -7,8 +7,9 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
+from dovetail.isa.config.given import MAX_LANES
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built, longest_stripe
+from dovetail.isa.instructions.checks import MAX_SLIDE, built
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -34,6 +35,14 @@ class ArrayOperation(wiring.Signature):
         Output channels of a block.
     inputs
         Of a depthwise convolution, input channels of a block.
+    sets
+        Weight sets of a block of a depthwise convolution; 1 of others.
+    taps
+        Taps of a kernel row that a depthwise convolution takes at once.
+    rows
+        Words of a weight set.
+    slides
+        The pixels of a depthwise convolution share words.
     load
         Pulse in the first of these cycles: take the starting values. At least two cycles before the operation works.
     """
@@ -47,8 +56,12 @@ class ArrayOperation(wiring.Signature):
                 "matrix": Out(1),
                 "clamps": Out(1),
                 "pixels": Out(32),
-                "channels": Out(range(config.acc_lanes + 1)),
-                "inputs": Out(range(config.depthwise_lanes + 1)),
+                "channels": Out(range(MAX_LANES + 1)),
+                "inputs": Out(range(MAX_LANES + 1)),
+                "sets": Out(range(max(config.weight_sets, config.depthwise_sets) + 1)),
+                "taps": Out(range(config.ic_lanes + 1)),
+                "rows": Out(range(config.weight_rows + 1)),
+                "slides": Out(1),
                 "load": Out(1),
             }
         )
@@ -111,15 +124,47 @@ class ArrayRegisters(wiring.Component):
 
         # Channels of a block: with a channel multiplier, whole input channels.
         channels, inputs = Signal.like(operation.channels), Signal.like(operation.inputs)
-        m.d.comb += channels.eq(config.oc_lanes)
-        with m.If(depthwise), m.Switch(regs.MODE.extra):
-            for multiplier in range(1, config.depthwise_lanes + 1)[:MULTIPLIERS]:
-                with m.Case(multiplier - 1):
-                    whole = config.depthwise_lanes // multiplier
-                    m.d.comb += [channels.eq(whole * multiplier), inputs.eq(whole)]
-            if config.depthwise_lanes < MULTIPLIERS:
-                with m.Default():
-                    m.d.comb += channels.eq(0)
+        sets, taps = Signal.like(operation.sets, init=1), Signal.like(operation.taps, init=1)
+        set_rows = Signal.like(operation.rows)
+        most_sets = Signal(range(config.weight_sets + 1))
+        most_pixels = Signal(range(config.stripe + 1))  # of a stripe
+        m.d.comb += [
+            channels.eq(config.oc_lanes),
+            sets.eq(1),
+            set_rows.eq(config.weight_rows),
+            most_sets.eq(config.weight_sets),
+            most_pixels.eq(config.stripe),
+        ]
+        slides = Signal()
+        if config.depth_conv:
+            kw = regs.GEOMETRY.kw
+            m.d.comb += [taps.eq(Mux(kw < config.ic_lanes, kw, config.ic_lanes)), slides.eq(regs.MODE.slide.any())]
+            with m.If(depthwise):
+                m.d.comb += sets.eq(regs.KC.group + 1)
+                with m.Switch(taps):
+                    for n in range(1, config.ic_lanes + 1):
+                        with m.Case(n):
+                            m.d.comb += set_rows.eq(config.depthwise_rows(n))
+                with m.Switch(regs.KC.group):
+                    for n in range(1, config.depthwise_sets + 1):
+                        groups = config.stripe_rows // n
+                        with m.Case(n - 1):
+                            m.d.comb += most_pixels.eq(
+                                Mux(slides, min(groups * config.pixel_lanes, config.stripe), min(groups, config.stripe))
+                            )
+                with m.Switch(regs.MODE.extra):
+                    with m.Case(0):
+                        whole = config.oc_lanes * (regs.KC.group + 1)
+                        m.d.comb += [channels.eq(whole), inputs.eq(whole), most_sets.eq(config.depthwise_sets)]
+                    for multiplier in range(2, config.oc_lanes + 1)[: MULTIPLIERS - 1]:
+                        with m.Case(multiplier - 1):
+                            whole = config.oc_lanes // multiplier
+                            m.d.comb += [channels.eq(whole * multiplier), inputs.eq(whole), most_sets.eq(1)]
+                    if config.oc_lanes < MULTIPLIERS:
+                        with m.Default():
+                            m.d.comb += [channels.eq(0), most_sets.eq(0)]
+                with m.If(regs.MODE.slide > MAX_SLIDE):
+                    m.d.comb += most_sets.eq(0)
 
         # 1: ends of the regions; sizes.
         regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
@@ -148,16 +193,15 @@ class ArrayRegisters(wiring.Component):
                 operation.matrix.eq(matrix),
                 operation.channels.eq(channels),
                 operation.inputs.eq(inputs),
+                operation.sets.eq(sets),
+                operation.taps.eq(taps),
+                operation.rows.eq(set_rows),
+                operation.slides.eq(slides),
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),
                 large.eq(
-                    (regs.BLOCKS.last > channels)
-                    | (
-                        regs.STRIPE.pixels
-                        > Mux(depthwise, *(longest_stripe(config, depthwise=n) for n in (True, False)))
-                    )
-                    | (regs.KC.group >= config.weight_sets) & ~depthwise
+                    (regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > most_pixels) | (regs.KC.group >= most_sets)
                 ),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
             ]

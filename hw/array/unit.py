@@ -4,6 +4,7 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.array.depthwise import SlidingWords, tap_operands
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Load, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
@@ -100,50 +101,69 @@ class ArrayCore(wiring.Component):
         wiring.connect(m, drain.port, wiring.flipped(self.output))
 
         # A step on its way: its bytes come at `arrives`, or with pixel lanes those of the first pixel; it begins at
-        # `begins`; its sums are there at `summed`, its products at `multiplied`.
+        # `begins`; its sums are there at `summed`. Those of a depthwise convolution follow from its tokens.
         arrives = window.LATENCY
         begins = arrives + gather(config)
-        multiplied, summed = begins + multipliers.PRODUCT, begins + multipliers.LATENCY
+        summed = begins + multipliers.LATENCY
         settles = summed - accumulator.TERM + accumulator.VISIBLE
         assert settles == to_accumulator(config)
         step = Step(Signal.like(loops.step.as_value(), name="step"))
         m.d.comb += step.eq(loops.step)
-        late = max(summed - accumulator.TERM - 1, begins + 1)
-        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), late)]
+        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), max(begins, arrives + 3))]
+        begun = steps[begins]
+        if config.depth_conv:
+            begun = Step(Signal.like(step.as_value(), name="begun"))
+            m.d.comb += begun.eq(Mux(operation.depthwise, self._sets(m, steps[arrives + 1], operation), steps[begins]))
+        late = [Step(value) for value in delayed(m, "late", begun.as_value(), multipliers.LATENCY)]
+        now = late[multipliers.OPERANDS - 1]
         m.d.comb += [
-            weights.swap.eq(steps[begins + multipliers.OPERANDS - 1].swap),
+            weights.swap.eq(now.swap),
             multipliers.depthwise.eq(operation.depthwise),
-            multipliers.extra.eq(regs.MODE.extra),
             multipliers.weights.eq(weights.operands),
-            drain.filled.eq(delayed(m, "filled", loops.filled, settles - 1)[-1]),
+            window.valid.eq(step.reads),
+            window.old.eq(step.old),
+            window.pixel.eq(loops.pixel),
+            window.tap.eq(loops.tap),
         ]
-        # DEPTH_CONV has one pixel at a time. It waits for as long as others wait for the last pixel of a group.
-        waits = max(gather(config) - 1, 0)
-
-        def of_read(stage: int) -> Step:
-            """The step whose read is in a stage."""
-            if not waits:
-                return steps[stage]
-            return Step(Mux(operation.depthwise, steps[stage + waits].as_value(), steps[stage].as_value()))
-
-        place = Cat(loops.pixel, loops.tap)
-        m.d.comb += [
-            window.valid.eq(of_read(0).reads),
-            window.old.eq(of_read(0).old),
-            Cat(window.pixel, window.tap).eq(
-                Mux(operation.depthwise, delayed(m, "place", place, waits)[-1], place) if waits else place
-            ),
-        ]
-        came = of_read(arrives)
+        came = steps[arrives]
+        fetches = loops.fetch.as_value()
         if config.pixel_lanes == 1:
-            m.d.comb += [weights.fetch.eq(loops.fetch), multipliers.inputs.eq(self._inputs(window, came, operation))]
+            m.d.comb += multipliers.inputs.eq(self._inputs(window, came, operation))
+            if config.depth_conv:
+                # The weights of a set are in use for some cycles more.
+                fetches = Mux(operation.depthwise, delayed(m, "fetch", fetches, 2)[-1], fetches)
+                with m.If(operation.depthwise):
+                    m.d.comb += weights.swap.eq(steps[arrives + 3].swap)
         else:
-            now = steps[begins + multipliers.OPERANDS - 1]
+            waits = delayed(m, "fetch", fetches, gather(config) - 1)[-1]
+            fetches = Mux(operation.depthwise, fetches, waits) if config.depth_conv else waits
             m.d.comb += [
-                weights.fetch.eq(Load(delayed(m, "fetch", loops.fetch.as_value(), gather(config) - 1)[-1])),
                 weights.step.eq(now.valid & ~now.old),
                 weights.index.eq(now.index),
                 multipliers.inputs.eq(self._gathered(m, window, came, steps[begins], operation)),
+            ]
+        m.d.comb += weights.fetch.eq(Load(fetches))
+        filled = delayed(m, "filled", loops.filled, settles - 1)
+        m.d.comb += drain.filled.eq(filled[-1])
+        if config.depth_conv:
+            after = settles - gather(config)  # and a cycle for each set
+            more = delayed(m, "filled_sets", filled[-1], max(after + config.depthwise_sets - settles + 1, 1))
+            line = [*filled, *more[1:]]
+            with m.If(operation.depthwise), m.Switch(operation.sets):
+                for n in range(1, config.depthwise_sets + 1):
+                    with m.Case(n):
+                        m.d.comb += drain.filled.eq(line[after + n])
+            m.submodules.sliding = sliding = SlidingWords(config)
+            slide = Signal.like(regs.MODE.slide)
+            m.d.sync += slide.eq(regs.MODE.slide)
+            taps = tap_operands(config, sliding.seen, slide=slide, taps=operation.taps)
+            m.d.comb += [
+                sliding.extra.eq(regs.MODE.extra),
+                sliding.comes.eq(came.reads & ~came.old & operation.depthwise),
+                sliding.bytes.eq(self._coming(window, regs.QUANT.zero_in)),
+                sliding.token.eq(steps[arrives + 1].token),
+                sliding.set.eq(begun.index),
+                multipliers.taps.eq(Cat(taps)),
             ]
 
         # Old values, in place of sums.
@@ -152,32 +172,28 @@ class ArrayCore(wiring.Component):
         olds = [Signal(name="old_now"), Signal(name="old_before")]
         m.d.comb += olds[0].eq(came.valid & came.old)
         m.d.sync += olds[1].eq(olds[0])
-        at = of_read(arrives + 1)
+        at = steps[arrives + 1]
         with m.If(olds[0] | olds[1]):
             words = (self.input.data.word_select(n, SUM) for n in range(group))
             m.d.sync += old.eq(Cat(Mux(counts, word, 0) for counts, word in zip(window.old_mask, words, strict=True)))
         terms = []
         for n in range(config.acc_lanes):
-            pixel, lane = divmod(n, config.oc_lanes) if config.pixel_lanes > 1 else (0, n)
-            total: Value = multipliers.sums.word_select(n, SUM) if pixel < config.pixel_lanes else Const(0, SUM)
+            pixel, lane = divmod(n, config.oc_lanes)
+            total = multipliers.sums.word_select(n, SUM)
             was = _word(config, at, old, lane)
             if config.pixel_lanes > 1:
                 was = Mux(at.index == pixel, was, 0)
-            if n < config.depthwise_lanes:
-                total = Mux(operation.depthwise, multipliers.products.word_select(n, SUM), total)
-                was = Mux(operation.depthwise, _word(config, at, old, n), was) if config.pixel_lanes > 1 else was
             # A single pixel's inputs are zero while old values come.
-            terms.append(total | was if config.pixel_lanes == 1 else Mux(olds[1], was, total))
+            simple = config.pixel_lanes == 1 and not config.depth_conv
+            terms.append(total | was if simple else Mux(olds[1], was, total))
         m.d.comb += accumulator.term.eq(Cat(terms))
 
-        # Which accumulators: old values come first, then products, then sums. Chosen a cycle before.
+        # Which accumulators: old values come first, then sums. Chosen a cycle before.
         tap = Step(Signal.like(step.as_value(), name="tap"))
         adds = Signal()
-        at_old, at_product, at_sum = (n - accumulator.TERM - 1 for n in (arrives + 1, multiplied, summed))
-        m.d.comb += [tap.eq(steps[at_sum]), adds.eq(tap.valid & ~tap.old)]
-        with m.If(operation.depthwise):
-            m.d.comb += tap.eq(steps[at_product])
-        tap_old = of_read(at_old)
+        at_old = arrives - accumulator.TERM
+        m.d.comb += [tap.eq(late[multipliers.LATENCY - accumulator.TERM - 1]), adds.eq(tap.valid & ~tap.old)]
+        tap_old = steps[at_old]
         with m.If(tap_old.valid & tap_old.old):
             m.d.comb += [tap.eq(tap_old), adds.eq(1)]
         m.d.sync += [
@@ -189,6 +205,35 @@ class ArrayCore(wiring.Component):
         ]
         return m
 
+    def _sets(self, m: Module, token: Step, operation: ArrayOperation) -> Value:
+        """The steps of a depthwise convolution: after each ``token`` one per weight set, each with accumulators of its
+        own."""
+        step = Step(Signal.like(token.as_value(), name="set_step"))
+        last = Signal()
+        m.d.comb += last.eq(step.index + 1 == operation.sets)
+        with m.If(token.token):
+            m.d.sync += [
+                step.valid.eq(1),
+                step.swap.eq(token.enters),
+                step.index.eq(0),
+                step.first.eq(token.first),
+                step.turn.eq(token.turn),
+                step.group.eq(Mux(token.enters, 0, step.group + 1)),
+            ]
+        with m.Elif(step.valid):
+            m.d.sync += [
+                step.valid.eq(~last),
+                step.swap.eq(0),
+                step.index.eq(step.index + 1),
+                step.group.eq(step.group + ~last),
+            ]
+        m.d.sync += [step.enters.eq(1), step.leaves.eq(1)]
+        return step.as_value()
+
+    def _coming(self, window: WindowReads, zero: Value) -> Value:
+        """Bytes of a word as they come; one that does not count is the zero point."""
+        return Cat(Mux(window.mask[n], self.input.data.word_select(n, 8), zero) for n in range(len(window.mask)))
+
     def _inputs(self, window: WindowReads, came: Step, operation: ArrayOperation) -> Value:
         """Inputs of one pixel: a lane that does not count is the zero point; without a step, zero. A matrix product
         takes the zero point off."""
@@ -196,7 +241,7 @@ class ArrayCore(wiring.Component):
         operand = self.operand
         live = came.valid & ~came.old
         zero = Mux(live, extended(zero_in, 0, operand), 0)
-        inputs: Value = Cat(Mux(window.mask[n], extended(values, n, operand), zero) for n in range(len(window.mask)))
+        inputs: Value = Cat(Mux(window.mask[n], extended(values, n, operand), zero) for n in range(config.ic_lanes))
         if config.matmul:
             differences = Cat(
                 Mux(window.mask[n], difference(values, n, zero_in, operand), 0) for n in range(config.ic_lanes)
@@ -210,7 +255,7 @@ class ArrayCore(wiring.Component):
         config, zero_in = self.config, operation.regs.QUANT.zero_in
         lanes, operand = config.pixel_lanes, self.operand
         size = config.weight_sets * config.ic_lanes
-        coming = Cat(Mux(window.mask[n], self.input.data.word_select(n, 8), zero_in) for n in range(len(window.mask)))
+        coming = self._coming(window, zero_in)
         before = Signal(8 * size * (lanes - 1), reset_less=True)
         pixels = Signal(8 * size * lanes, reset_less=True)
         for lane in range(lanes - 1):
@@ -232,16 +277,11 @@ class ArrayCore(wiring.Component):
         inputs: Value = Cat(extended(block, n, operand) for n in numbers)
         if config.matmul:
             inputs = Mux(operation.matrix, Cat(difference(block, n, zero_in, operand) for n in numbers), inputs)
-        if config.depthwise_lanes:
-            single = Signal(8 * config.depthwise_lanes, reset_less=True)
-            m.d.sync += single.eq(coming)
-            alone = Cat(extended(single, n, operand) for n in range(config.depthwise_lanes))
-            inputs = Mux(operation.depthwise, alone, inputs)
         return inputs
 
 
 def _word(config: Config, step: Step, old: Value, lane: int) -> Value:
     """The old value of a channel, if it is in the word that was read."""
     group = len(old) // SUM
-    mine = step.word == lane // group if max(config.oc_lanes, config.depthwise_lanes) > group else Const(1)
+    mine = step.word == lane // group if config.oc_lanes > group else Const(1)
     return Mux(mine, old.word_select(lane % group, SUM), 0)

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
+from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.clocking import delayed
@@ -33,6 +34,11 @@ class Record(data.Struct):
     bias: unsigned(32)
     mult: unsigned(31)
     shift: unsigned(6)
+
+
+def record_groups(config: Config) -> int:
+    """Rows of records of a block: a set of ``oc_lanes`` channels begins a row."""
+    return ceil_div(config.oc_lanes, config.requant_lanes) * (records_at_most(config) // config.oc_lanes)
 
 
 class ArrayWeights(wiring.Component):
@@ -82,7 +88,7 @@ class ArrayWeights(wiring.Component):
         # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
         # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
         self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
-        self.groups = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes)
+        self.groups = record_groups(config)
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),
@@ -103,11 +109,13 @@ class ArrayWeights(wiring.Component):
         config, operation, regs = self.config, self.operation, self.operation.regs
         word = config.word_bytes
         shift = exact_log2(word)
-        conv, depth = (
-            config.param_rows(config.oc_lanes),
-            config.param_rows(config.depthwise_lanes) if config.depthwise_lanes else 0,
-        )
-        params = Mux(operation.depthwise, depth, conv) if config.depthwise_lanes else conv
+        params = Signal(range(config.param_rows(records_at_most(config)) + 1), init=config.param_rows(config.oc_lanes))
+        with m.Switch(regs.KC.group):
+            for n in range(1, config.depthwise_sets + 1):
+                with m.Case(n - 1):
+                    m.d.comb += params.eq(
+                        Mux(operation.depthwise, *(config.param_rows(config.oc_lanes * k) for k in (n, 1)))
+                    )
         per_word = exact_log2(word // RECORD_BYTES)
         assert self.READ == 4
 
@@ -119,7 +127,7 @@ class ArrayWeights(wiring.Component):
         fetch = Signal(Load)
         index = Signal(bits + 1)
         passed = Signal(bits + 1)  # first weights of the block whose records the pointer is at
-        record = Signal(range(max(config.acc_lanes, 2)))
+        record = Signal(range(max(records_at_most(config), 2)))
         m.d.sync += fetch.eq(self.fetch)
         m.d.comb += passed.eq(pointer + params)
         with m.If(fetch.begin & fetch.onward):
@@ -184,7 +192,7 @@ class ArrayWeights(wiring.Component):
         # Meanwhile, where it goes.
         flags = Cat(fetch.begin, fetch.enter, fetch.weights, fetch.record, fetch.further, fetch.completes)
         *_, coming, there = delayed(m, "flags", flags, self.LATENCY - 1)
-        begins, enters, _, is_record, _, completes = there
+        begins, enters, is_weights, is_record, _, completes = there
         read = delayed(m, "read", self.port.en, SRAM_READ)[-1]
         value = Signal(8 * word)
         m.d.sync += value.eq(Mux(read, self.port.data, 0))
@@ -193,7 +201,7 @@ class ArrayWeights(wiring.Component):
             with m.If(self.swap):
                 m.d.sync += self.operands.eq(self._operands(shadow))
         else:
-            self._use_sets(m, shadow, begins, completes)
+            self._use_sets(m, shadow, begins, is_weights, completes)
         self._store_records(m, value, begins, enters, is_record)
 
         fetches = Signal()
@@ -203,7 +211,7 @@ class ArrayWeights(wiring.Component):
         m.d.comb += self.awake.eq(operation.load | self.swap | self.step | fetches | on_its_way.any())
         return m
 
-    def _use_sets(self, m: Module, shadow: Signal, begins: Value, completes: Value) -> None:
+    def _use_sets(self, m: Module, shadow: Signal, begins: Value, comes: Value, completes: Value) -> None:
         """Weights of several input blocks: ``shadow`` is one block's from the cycle after ``completes`` on. They are
         kept in one half of a memory while those in the other half are in use."""
         sets = self.config.weight_sets
@@ -212,16 +220,21 @@ class ArrayWeights(wiring.Component):
         )
         write, read = cells.write_port(), cells.read_port(domain="comb")
         half, in_use = Signal(), Signal()
+        filled, fills, to = Signal(), Signal(), Signal()  # the half that was filled last, is being, and at `complete`
         number, at, complete, set_ = Signal(range(sets)), Signal(range(sets)), Signal(), Signal(range(sets))
         m.d.comb += [
             in_use.eq(half ^ self.swap),
+            fills.eq(filled ^ (begins & comes)),
             at.eq(Mux(begins, 0, number)),
             write.en.eq(complete),
-            write.addr.eq(Cat(set_, ~in_use)),
+            write.addr.eq(Cat(set_, to)),
             write.data.eq(shadow),
             read.addr.eq(Cat(self.index[: len(set_)], in_use)),
         ]
         m.d.sync += [half.eq(in_use), number.eq(at + completes), complete.eq(completes), set_.eq(at)]
+        m.d.sync += [filled.eq(fills), to.eq(fills)]
+        with m.If(self.operation.load):
+            m.d.sync += [half.eq(0), filled.eq(0)]
         with m.If(self.step):
             m.d.sync += self.operands.eq(self._operands(read.data))
 
@@ -309,6 +322,14 @@ class ArrayWeights(wiring.Component):
             m.d.sync += odd.eq(odd_at)
 
         ends_lane = lane_at == config.requant_lanes - 1
+        if config.depth_conv and config.oc_lanes % config.requant_lanes:
+            channel, channel_at = Signal(range(config.oc_lanes)), Signal(range(config.oc_lanes))
+            ends_set = channel_at == config.oc_lanes - 1
+            m.d.comb += channel_at.eq(Mux(begins, 0, channel))
+            m.d.sync += channel.eq(channel_at)
+            with m.If(is_record):
+                m.d.sync += channel.eq(Mux(ends_set, 0, channel_at + 1))
+            ends_lane |= ends_set
         m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), write.en.eq(0)]
         with m.If(is_record):
             m.d.sync += [

@@ -72,7 +72,6 @@ class Special(IntEnum):
     ZERO = 7
     LANES = 8
     MASK = 9
-    STRIDE = 10
     ROW = 11
     """Whether the condition holds."""
     CLEAR_SUM = 12

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dovetail.hw.array.registers import MULTIPLIERS
 from dovetail.hw.microcoded.assembler import Action, Alu, Assembler, If, Special
 from dovetail.hw.microcoded.scaling import scale_onnx, scale_tflite
 from dovetail.hw.microcoded.steps import (
@@ -57,16 +58,23 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(SAR, "high_clamp", "ARRAY.QUANT", 24)
         if row.depthwise:
             u(SHR, "times", "ARRAY.MODE", 4)
+            u(AND, "times", "times", MULTIPLIERS - 1)
             u(ADD, None, "times", tables.lanes, special=Special.INDEX)
             u(ADD, "lanes", "@")
             u(ADD, None, "times", tables.inputs, special=Special.INDEX)
             u(ADD, "inputs", "@")
             u(ADD, "times", "times", 1)
+            # What makes the operation fail its checks is marked in the place of a group: one, or a slide of 3.
+            u(SHR, "n", "ARRAY.MODE", 8)
+            u(ADD, "n", "n", 1)
+            u(SHL, "n", "n", 14)
+            u(OR, "n", "n", "ARRAY.KC")
+            u(AND, "n", "n", GROUP)
+            u(OR, "times", "times", "n")
             u(ADD, "kc", 1)
             u(ADD, "lanes_read", 1)
-            u(ADD, "records", MICROCODED_WORD * config.depthwise_lanes)
+            u(ADD, "records", MICROCODED_WORD * config.oc_lanes)
             u(ADD, "together", 1)
-            u(ADD, None, 1, special=Special.STRIDE)
         else:
             u(AND, "times", "ARRAY.KC", GROUP)  # 0 in an operation that passes its checks
             u(ADD, "inputs")
@@ -76,12 +84,18 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(Alu.MULLO, "lanes_read", "kc", "n")
             u(ADD, "records", MICROCODED_WORD * config.oc_lanes)
             u(ADD, "together", sums_together(config, row.op))
-            u(ADD, None, special=Special.STRIDE, to=None if row == rows[-1] else "array")
+            u(ADD, "x_step", "ARRAY.X_STEP", to=None if row == rows[-1] else "array")
 
     u.label("array")
     _array_checks(u, config)
     _array_setup(u)
+    if config.depth_conv:
+        u(ADD, None, "times", when=If.NOT_ZERO, to="depthwise")
+        u.label("array.loops")
     _array_loops(u, config)
+    if config.depth_conv:
+        _depthwise_setup(u, config)
+        _depthwise_sum(u)
 
 
 def _array_checks(u: Assembler, config: Config) -> None:
@@ -173,7 +187,7 @@ def _array_loops(u: Assembler, config: Config) -> None:
                 u(ADD, "phase")
                 u(ADD, "ready", 1)
                 with u.repeat("channel", "channels"):
-                    _channel(u)
+                    _channel(u, config)
                     u(ADD, "out", "out", "item")
                     u(ADD, "old", "old", 4)
                     u(ADD, "record", "record", MICROCODED_WORD)
@@ -184,8 +198,8 @@ def _array_loops(u: Assembler, config: Config) -> None:
                     u(ADD, "off", "off", "n")
                     u(ADD, "col", "col", "n")
                     u.choose(ADD, "n", 0, If.ZERO, (ADD, "phase", "phase"), (ADD, "phase"))
-                u(ADD, "x_off", "x_off", "ARRAY.X_STEP")
-                u(ADD, "x_col", "x_col", "ARRAY.X_STEP")
+                u(ADD, "x_off", "x_off", "x_step")
+                u(ADD, "x_col", "x_col", "x_step")
                 u(ADD, "x_out", "x_out", "ARRAY.OUT_X_STEP")
                 u(ADD, "x_old", "x_old", "ARRAY.OUT_X_STEP")
             u(ADD, "y_row", "y_row", "stride_y")
@@ -203,7 +217,59 @@ def _array_loops(u: Assembler, config: Config) -> None:
     u(ADD, "pc", "pc", 1, to="next")
 
 
-def _channel(u: Assembler) -> None:
+def _depthwise_setup(u: Assembler, config: Config) -> None:
+    """What a depthwise convolution has beside: taps together, such groups of them in a row, their steps; the step from
+    pixel to pixel; bytes of a block."""
+    u.label("depthwise")
+    u.choose(SUB, "kw", config.ic_lanes, BELOW, (ADD, "taps", "kw"), (ADD, "taps", config.ic_lanes))
+    u(ADD, "n", "kw", config.ic_lanes - 1)
+    u(SHR, "columns", "n", config.ic_lanes.bit_length() - 1)
+    u(SHR, "n", "ARRAY.MODE", 8)
+    x_step = (Alu.MULLO, "x_step", "n", "ARRAY.KX_STEP")
+    u.choose(ADD, "n", 0, If.ZERO, (ADD, "x_step", "ARRAY.X_STEP"), x_step)
+    u(Alu.MULLO, "taps_step", "taps", "ARRAY.KX_STEP")
+    u(SUB, "reach", "taps_step", "ARRAY.KX_STEP")
+    u(Alu.MULLO, "n", "kh", "columns")
+    u(SHL, "n", "n", 4)
+    u(ADD, "block_bytes", "n", "records", to="array.loops")
+
+
+def _depthwise_sum(u: Assembler) -> None:
+    """The sum of a depthwise convolution: a word of weights per group of taps, the last of which comes first."""
+    u.label("depthwise.sum")
+    u(ADD, "ky_row", "y_row")
+    u(ADD, "ky_off", "off")
+    u(ADD, "kernel_at", "stream")
+    with u.repeat("ky", "kh"):
+        below = u.fresh("below")
+        u(SUB, None, "ky_row", "ARRAY.IN_ROWS", when=BELOW, special=Special.ROW, to=below)
+        u.label(below)
+        u(ADD, "group_col", "col")
+        u(ADD, "group_off", "ky_off")
+        with u.repeat("group", "columns"):
+            u(ADD, None, "kernel_at", special=Special.WEIGHTS)
+            u(ADD, "kernel_at", "kernel_at", MICROCODED_WORD)
+            u(ADD, "kx_col", "group_col", "reach")
+            u(ADD, "kx_off", "group_off", "reach")
+            with u.repeat("kx", "taps"):
+                _tap(u, SUB)
+            u(ADD, "group_off", "group_off", "taps_step")
+            u(ADD, "group_col", "group_col", "taps_step")
+        u(ADD, "ky_row", "ky_row", "dilation")
+        u(ADD, "ky_off", "ky_off", "ARRAY.KY_STEP")
+    u(ADD, to="summed.up")
+
+
+def _tap(u: Assembler, onward: Alu) -> None:
+    """Products of a tap, added up; then on to the next one, or back."""
+    u(ADD, None, "lanes_read", special=Special.LANES)
+    u(ADD, None, "kx_off", "ARRAY.IN_ADDR", special=Special.POINTER)
+    u(onward, "kx_off", "kx_off", "ARRAY.KX_STEP", special=Special.OFFSET)
+    u(onward, "kx_col", "kx_col", "ARRAY.KX_STEP", special=Special.COLUMN)
+    u(ADD, None, "ARRAY.IN_BYTES", "ARRAY.ROW_BYTES", action=Action.DOT)
+
+
+def _channel(u: Assembler, config: Config) -> None:
     """One value: its sum, its scaling, its write."""
     # Record; zero beyond the stream. Nobody needs more of a stream than 4 GiB.
     u(ADD, None, "record", special=Special.POINTER)
@@ -233,7 +299,10 @@ def _channel(u: Assembler) -> None:
     u(SUB, "ready", "ready", 1, when=If.NOT_ZERO, to=known_sum)
     u(ADD, "ready", "together")
     u(ADD, None, "stream", special=Special.WEIGHTS)
-    u(ADD, special=Special.CLEAR_SUM)
+    if config.depth_conv:
+        u(ADD, None, "times", special=Special.CLEAR_SUM, when=If.NOT_ZERO, to="depthwise.sum")
+    else:
+        u(ADD, special=Special.CLEAR_SUM)
     u(ADD, "ky_row", "y_row")
     u(ADD, "ky_off", "off")
     with u.repeat("ky", "kh"):
@@ -243,13 +312,10 @@ def _channel(u: Assembler) -> None:
         u(ADD, "kx_col", "col")
         u(ADD, "kx_off", "ky_off")
         with u.repeat("kx", "kw"):
-            u(ADD, None, "lanes_read", special=Special.LANES)
-            u(ADD, None, "kx_off", "ARRAY.IN_ADDR", special=Special.POINTER)
-            u(ADD, "kx_off", "kx_off", "ARRAY.KX_STEP", special=Special.OFFSET)
-            u(ADD, "kx_col", "kx_col", "ARRAY.KX_STEP", special=Special.COLUMN)
-            u(ADD, None, "ARRAY.IN_BYTES", "ARRAY.ROW_BYTES", action=Action.DOT)
+            _tap(u, ADD)
         u(ADD, "ky_row", "ky_row", "dilation")
         u(ADD, "ky_off", "ky_off", "ARRAY.KY_STEP")
+    u.label("summed.up")
     u.label(known_sum)
     u(Alu.SUM, "value")
     u(ADD, "value", "value", "bias")

@@ -122,7 +122,7 @@ class Datapath(wiring.Component):
         weights, weights_end = Signal(32), Signal(address_bits + 1)
         offset, column = Signal(32), Signal(32)
         lanes = Signal(21)
-        row, strides = Signal(), Signal()
+        row = Signal()
         totals = [Signal(32, name=f"total{n}") for n in range(SUMS)]
         zero, mask = Signal(8), Signal(4)
         step = Signal(2)  # of DOT: input, weight, last product; of a read: address, bytes
@@ -155,7 +155,7 @@ class Datapath(wiring.Component):
                 m.d.sync += [
                     value.eq(Mux(inside, byte, zero)),
                     counts.eq(weights < weights_end),
-                    weights.eq(weights + Mux(strides, 16, config.oc_lanes)),
+                    weights.eq(weights + config.oc_lanes),
                     lanes.eq(lanes - 1),
                     step.eq(Mux(lanes == 1, 2, 0)),
                 ]
@@ -303,7 +303,6 @@ class Datapath(wiring.Component):
                     (Special.ZERO, zero),
                     (Special.LANES, lanes),
                     (Special.MASK, mask),
-                    (Special.STRIDE, strides),
                 ):
                     with m.Case(special):
                         m.d.sync += register.eq(result)

@@ -34,8 +34,8 @@ def build(config: Config) -> Assembler:
     multipliers = range(1, MULTIPLIERS + 1)
     tables = Tables(
         counts=asm.table([len(REGISTERS[unit]) - 1 for unit in Unit]),
-        lanes=asm.table([config.depthwise_lanes - config.depthwise_lanes % multiplier for multiplier in multipliers]),
-        inputs=asm.table([config.depthwise_lanes // multiplier for multiplier in multipliers]),
+        lanes=asm.table([config.oc_lanes - config.oc_lanes % multiplier for multiplier in multipliers]),
+        inputs=asm.table([config.oc_lanes // multiplier for multiplier in multipliers]),
     )
     for register in BY_NUMBER.values():
         asm.tables[TABLES + register.number] = ~register.mask & 0xFFFF_FFFF

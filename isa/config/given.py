@@ -214,7 +214,6 @@ class Given(TypedDict, total=False):
     bus: Annotated[int, Parameter("AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
     outstanding: Annotated[int, Parameter("bursts in flight per direction", 1, 16, 4, "bursts in flight")]
     memory: MemoryTiming
-    depthwise_lanes: Annotated[int | None, Parameter("depthwise channels per cycle", 1)]
     depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=_one_of(DEPTHWISE))]
 
 

@@ -17,7 +17,6 @@ PRESETS: dict[str, Given] = {
         "oc_lanes": 8,
         "sram": "32 KiB",
         "banks": 4,
-        "depthwise_lanes": 8,
         "requant_lanes": 2,
         "stripe": 16,
     },
@@ -26,13 +25,12 @@ PRESETS: dict[str, Given] = {
         "oc_lanes": 4,
         "sram": "64 KiB",
         "banks": 4,
-        "depthwise_lanes": 16,
         "serial": True,
         **MICROCODED,
     },
-    "ulx3s": {**_ULX3S, "oc_lanes": 8, "depthwise_lanes": 8, "requant_lanes": 1},
-    "ulx3s-8x16": {**_ULX3S, "oc_lanes": 16, "depthwise_lanes": 16, "requant_lanes": 2},
-    "ecp5-evn": {**_ECP5, "oc_lanes": 8, "depthwise_lanes": 8, "requant_lanes": 1, "sram": "128 KiB"},
+    "ulx3s": {**_ULX3S, "oc_lanes": 8, "requant_lanes": 1},
+    "ulx3s-8x16": {**_ULX3S, "oc_lanes": 16, "requant_lanes": 2},
+    "ecp5-evn": {**_ECP5, "oc_lanes": 8, "requant_lanes": 1, "sram": "128 KiB"},
     **{
         f"study-{pe}-{sram}-{dataflow}": {"pe": pe, "dataflow": dataflow, "sram": sram}
         for pe in (64, 128)

@@ -20,6 +20,7 @@ from dovetail.isa.config.given import (
     ARRAY_LANES,
     DEFAULT_BANKS,
     DEFAULT_STRIPE,
+    MAX_LANES,
     MAX_PE,
     MAX_STRIPE,
     MICROCODED,
@@ -92,8 +93,8 @@ class Config:
     can, up to 16.
 
     Members are the parameters but for ``pe`` and ``dataflow``, and no longer None or text: ``sram`` is in bytes,
-    ``depthwise_lanes`` 0 without the instruction. The array has ``ic_lanes`` x ``oc_lanes`` x ``pixel_lanes``
-    multipliers. Without ``pooling``, ``elementwise`` and ``activation`` there is no vector unit.
+    The array has ``ic_lanes`` x ``oc_lanes`` x ``pixel_lanes`` multipliers. Without ``pooling``, ``elementwise`` and
+    ``activation`` there is no vector unit.
     """
 
     ic_lanes: int
@@ -105,7 +106,6 @@ class Config:
     requant_lanes: int
     vector_lanes: int
     depthwise: str
-    depthwise_lanes: int
     bus: int
     outstanding: int
     matmul: bool
@@ -144,17 +144,9 @@ class Config:
             names = "ic_lanes * oc_lanes" + " * pixel_lanes" * (self.pixel_lanes > 1)
             raise ConfigError(f"{names} must be at most {MAX_PE}, not {products}")
         settle("stripe", DEFAULT_STRIPE * self.pixel_lanes, MAX_STRIPE * self.pixel_lanes)
-        if self.depthwise == "native":
-            most = min(self.weight_bytes, 64)
-            settle("depthwise_lanes", min(most, 32 if products < 256 else 64), most)
-        elif values["depthwise_lanes"]:
-            raise ConfigError('depthwise_lanes must be left out unless depthwise is "native"')
-        else:
-            put(depthwise_lanes=0)
-        results = self.oc_lanes  # with pixel lanes, their input port reads no more than a pixel per cycle
-        if self.pixel_lanes == 1:
-            results = max(results, min(self.depthwise_lanes, 32))
-        settle("requant_lanes", min(ceil_div(products, 16), results), max(self.oc_lanes, self.depthwise_lanes))
+        settle(
+            "requant_lanes", min(max(ceil_div(products, 16), self._depthwise_results()), self.oc_lanes), self.oc_lanes
+        )
         settle("vector_lanes", min(self.requant_lanes, 4))
         if self.banks is None:
             put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
@@ -172,13 +164,17 @@ class Config:
         for name, value in MICROCODED.items():
             if (given := getattr(self, name)) != value:
                 raise ConfigError(f"serial needs {name} = {json.dumps(value)}, not {json.dumps(given)}")
-        if self.macs_per_cycle != MICROCODED_WORD or self.depthwise_lanes > MICROCODED_WORD:
-            raise ConfigError(
-                f"serial needs ic_lanes * oc_lanes = {MICROCODED_WORD} and depthwise_lanes up to {MICROCODED_WORD},"
-                f" not {self.macs_per_cycle} and {self.depthwise_lanes}"
-            )
+        if self.macs_per_cycle != MICROCODED_WORD:
+            raise ConfigError(f"serial needs ic_lanes * oc_lanes = {MICROCODED_WORD}, not {self.macs_per_cycle}")
         if not _power_of_two(self.sram):
             raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram)}")
+
+    def _depthwise_results(self) -> int:
+        """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them, if a pixel has as many."""
+        if not self.depth_conv:
+            return 1
+        results = self.pixel_lanes * self.oc_lanes * min(self.ic_lanes, 3)  # in nine cycles
+        return ceil_div(self.oc_lanes, max(1, 9 * self.oc_lanes // results))
 
     def _default_banks(self) -> int:
         for banks in range(16, 3, -1):
@@ -206,14 +202,19 @@ class Config:
         return self.pooling or self.elementwise or self.activation or bool(self.extensions)
 
     @property
+    def depth_conv(self) -> bool:
+        """Whether there is a DEPTH_CONV."""
+        return self.depthwise == "native"
+
+    @property
     def macs_per_cycle(self) -> int:
         """Multipliers in the array."""
         return self.ic_lanes * self.oc_lanes * self.pixel_lanes
 
     @property
     def acc_lanes(self) -> int:
-        """Accumulators that a step adds to: of as many pixels as there are pixel lanes, or of a depthwise block."""
-        return max(self.pixel_lanes * self.oc_lanes, self.depthwise_lanes)
+        """Accumulators that a step adds to: of as many pixels as there are pixel lanes."""
+        return self.pixel_lanes * self.oc_lanes
 
     @property
     def bus_bytes(self) -> int:
@@ -224,8 +225,8 @@ class Config:
     def word_bytes(self) -> int:
         """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
         vector = 4 * self.vector_lanes if self.elementwise else self.vector_lanes
-        inputs = self.pixel_lanes * self.ic_lanes
-        widest = max(16, inputs, self.depthwise_lanes, 4 * self.requant_lanes, self.bus_bytes, vector)
+        inputs = self.pixel_lanes * max(self.ic_lanes, self.oc_lanes if self.depth_conv else 1)
+        widest = max(16, inputs, 4 * self.requant_lanes, self.bus_bytes, vector)
         return 1 << (widest - 1).bit_length()
 
     @property
@@ -250,6 +251,20 @@ class Config:
         """Convolution weight blocks that the multipliers choose from at the same time."""
         return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, self.word_bytes // self.ic_lanes)
 
+    @property
+    def depthwise_sets(self) -> int:
+        """The most weight sets of a depthwise block: so many times oc_lanes channels, which a word must hold."""
+        return max(1, min(self.weight_sets, min(self.word_bytes, MAX_LANES) // self.oc_lanes))
+
+    def depthwise_rows(self, taps: int) -> int:
+        """SRAM words of one depthwise weight set: so many ``taps`` of oc_lanes channels."""
+        return ceil_div(taps * self.oc_lanes, self.word_bytes)
+
+    @property
+    def stripe_rows(self) -> int:
+        """Rows of accumulators that a stripe may take: each of pixel_lanes x oc_lanes sums."""
+        return ceil_div(self.stripe, self.pixel_lanes)
+
     def param_rows(self, lanes: int) -> int:
         """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""
         return ceil_div(16 * lanes, self.word_bytes)
@@ -261,8 +276,6 @@ class Config:
             if data[name] == ALL_PARAMETERS[name].default:
                 del data[name]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = asdict(self.memory)
-        if self.depthwise != "native":
-            del data["depthwise_lanes"]
         return data
 
     @classmethod

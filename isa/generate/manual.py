@@ -22,7 +22,7 @@ from dovetail.isa.numerics.multiply import multiply
 from dovetail.isa.numerics.requantise import requantise, scale_onnx, scale_tflite
 from dovetail.isa.numerics.rounding import round_half_even_shift, round_to_24
 from dovetail.isa.numerics.shift import shift32
-from dovetail.isa.timing import array, dma, memory, sequencer, vector
+from dovetail.isa.timing import array, depthwise, dma, memory, sequencer, vector
 from dovetail.isa.timing.microcoded import durations
 
 HEADER = """\
@@ -58,6 +58,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
     (sequencer, ()),
     (memory, ()),
     (array, (array.tree_stages, array.to_accumulator, array.array_duration)),
+    (depthwise, (depthwise.to_accumulator, depthwise.Depthwise, depthwise.depthwise_duration)),
     (vector, (vector.table_lanes, vector.table_reads, vector.vector_reads, vector.to_end, vector.vector_duration)),
     (dma, (dma.bursts, dma.Shape)),
     (
@@ -66,6 +67,7 @@ TIMING: tuple[tuple[ModuleType, tuple[Callable[..., Any], ...]], ...] = (
             durations.codes,
             durations.sums_together,
             durations.sum_cycles,
+            durations.depthwise_sum_cycles,
             durations.value_cycles,
             durations.array_cycles,
         ),

@@ -7,7 +7,7 @@ operations at once that have the opcode and MODE in common: what comes out then 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
@@ -18,6 +18,9 @@ _FIELDS = {
     unit: {(r.name, f.name): (r.index, f.low, (1 << f.width) - 1) for r in registers.values() for f in r.fields}
     for unit, registers in REGISTERS.items()
 }
+
+MAX_SLIDE = 2
+"""The most kernel columns from an output pixel to the next that a depthwise convolution can slide by."""
 
 Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
@@ -133,7 +136,7 @@ def lanes_of(config: Config, op: Op, view: View) -> int:
     """Channels per block of output channels."""
     if view.unit == Unit.VECTOR:
         return config.vector_lanes
-    lanes = array_lanes(config, op)
+    lanes = array_lanes(config, op, view)
     return lanes - lanes % multiplier_of(op, view)
 
 
@@ -147,14 +150,14 @@ def multiplier_of(op: Op, view: View) -> int:
     return 1 + view["MODE", "extra"] if INSTRUCTIONS[op].depthwise else 1
 
 
-def array_lanes(config: Config, op: Op) -> int:
-    """Channels that an ARRAY operation works on at once, each with a record in the weight stream."""
-    return config.depthwise_lanes if INSTRUCTIONS[op].depthwise else config.oc_lanes
+def sets_of(op: Op, view: View) -> int:
+    """Weight sets of an ARRAY operation that are held at the same time: of input blocks, or of depthwise channels."""
+    return view["KC", "group"] + 1
 
 
-def longest_stripe(config: Config, *, depthwise: bool) -> int:
-    """Pixels of a stripe, at most. One of a depthwise convolution takes the accumulators of all pixel lanes."""
-    return ceil_div(config.stripe, config.pixel_lanes) if depthwise else config.stripe
+def array_lanes(config: Config, op: Op, view: View) -> int:
+    """Records per block of output channels in the weight stream of an ARRAY operation."""
+    return config.oc_lanes * (sets_of(op, view) if INSTRUCTIONS[op].depthwise else 1)
 
 
 def input_blocks(op: Op, view: View) -> int:
@@ -162,10 +165,41 @@ def input_blocks(op: Op, view: View) -> int:
     return 1 if INSTRUCTIONS[op].depthwise else view["KC", "blocks"]
 
 
-def weight_rows(config: Config, op: Op) -> int:
-    """SRAM words of weights in the stream per tap and block of input channels of an ARRAY operation."""
+def taps_at_once(config: Config, op: Op, view: View) -> int:
+    """Taps of a kernel row that are multiplied in one step of an ARRAY operation: the input lanes of a depthwise
+    convolution carry them."""
+    return min(config.ic_lanes, view["GEOMETRY", "kw"]) if INSTRUCTIONS[op].depthwise else 1
+
+
+def kernel_columns(config: Config, op: Op, view: View) -> int:
+    """Kernel columns that the steps of an ARRAY operation cover: as many taps in every one."""
+    return round_up(view["GEOMETRY", "kw"], taps_at_once(config, op, view))
+
+
+def weight_sets(config: Config, op: Op, view: View) -> int:
+    """Weight sets in the stream per block of output channels of an ARRAY operation; a matrix product has none."""
     row = INSTRUCTIONS[op]
-    return 0 if row.matrix else 1 if row.depthwise else config.weight_rows
+    if row.matrix:
+        return 0
+    if row.depthwise:
+        steps = view["GEOMETRY", "kh"] * kernel_columns(config, op, view) // taps_at_once(config, op, view)
+        return steps * sets_of(op, view)
+    return view.taps * view["KC", "blocks"]
+
+
+def weight_rows(config: Config, op: Op, view: View) -> int:
+    """SRAM words of a weight set of an ARRAY operation."""
+    row = INSTRUCTIONS[op]
+    if row.matrix:
+        return 0
+    return config.depthwise_rows(taps_at_once(config, op, view)) if row.depthwise else config.weight_rows
+
+
+def stream_words(config: Config, op: Op, view: View) -> int:
+    """SRAM words of the weight stream of an ARRAY operation."""
+    records = config.param_rows(array_lanes(config, op, view))
+    weights = weight_sets(config, op, view) * weight_rows(config, op, view)
+    return view["BLOCKS", "count"] * (records + weights)
 
 
 def _sizes(op: Op, view: View) -> Iterable[int]:
@@ -187,6 +221,21 @@ def _sizes(op: Op, view: View) -> Iterable[int]:
     return sizes
 
 
+def _rows(config: Config, op: Op, view: View) -> int:
+    """Rows of accumulators that a depthwise stripe takes, of a pixel in each pixel lane or in one: a row per set."""
+    pixels = view["STRIPE", "pixels"]
+    return sets_of(op, view) * (ceil_div(pixels, config.pixel_lanes) if view["MODE", "slide"] else pixels)
+
+
+def _sets(config: Config, op: Op, view: View) -> int:
+    """The most weight sets; 0 if the operation's MODE is wrong for any."""
+    if not INSTRUCTIONS[op].depthwise:
+        return config.weight_sets
+    if view["MODE", "slide"] > MAX_SLIDE or view["MODE", "extra"] >= config.oc_lanes:
+        return 0
+    return 1 if view["MODE", "extra"] else config.depthwise_sets
+
+
 def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:
     """The static checks and whether they fail, the lowest cause number first."""
     declared = regions(op, view)
@@ -198,9 +247,10 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
     if view.unit in (Unit.ARRAY, Unit.VECTOR):
         yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
     if view.unit == Unit.ARRAY:
-        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > longest_stripe(config, depthwise=INSTRUCTIONS[op].depthwise)
-        if not INSTRUCTIONS[op].depthwise:
-            yield Cause.TOO_LARGE, view["KC", "group"] + 1 > config.weight_sets
+        yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
+        if INSTRUCTIONS[op].depthwise:
+            yield Cause.TOO_LARGE, _rows(config, op, view) > config.stripe_rows
+        yield Cause.TOO_LARGE, sets_of(op, view) > _sets(config, op, view)
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
     outside = False
     for address, size in spaces:

@@ -1,4 +1,4 @@
-"""Timing of the array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL.
+"""Timing of the array unit: CONV, CONV_RELU and MAT_MUL; of DEPTH_CONV see :mod:`dovetail.isa.timing.depthwise`.
 
 The array's loops cut time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
 group of input blocks) of every stripe has one: as long as its pixels, the weights of the next step, the records of a
@@ -68,7 +68,6 @@ class Machine(NamedTuple):
 
     oc_lanes: int
     pixel_lanes: int
-    depthwise_lanes: int
     requant_lanes: int
     to_accumulator: int
     word_bytes: int
@@ -81,7 +80,6 @@ def machine_of(config: Config) -> Machine:
     return Machine(
         config.oc_lanes,
         config.pixel_lanes,
-        config.depthwise_lanes,
         config.requant_lanes,
         to_accumulator(config),
         config.word_bytes,
@@ -145,7 +143,6 @@ class _Stripe:
 def array_duration(
     config: Config,
     *,
-    depthwise: bool,
     taps: int,
     kc: int,
     group: int = 1,
@@ -154,20 +151,17 @@ def array_duration(
     blocks: int,
     last: int,
     accumulate: bool,
-    multiplier: int = 1,
     matrix_rows: int = 0,
     free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
-    ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step (both ignored for depthwise),
-    ``pixels`` = height * width, ``blocks`` of output channels with ``last`` channels in the last. ``multiplier``: the
-    channel multiplier (depthwise). ``matrix_rows``: of a matrix product, :func:`matrix_reads`. ``free``: see
-    :class:`Free`.
+    ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step, ``pixels`` = height * width,
+    ``blocks`` of output channels with ``last`` channels in the last. ``matrix_rows``: of a matrix product,
+    :func:`matrix_reads`. ``free``: see :class:`Free`.
     """
     (cycles,) = array_durations(
         machine_of(config),
-        depthwise=depthwise,
         taps=taps,
         kc=kc,
         group=group,
@@ -175,7 +169,6 @@ def array_duration(
         stripe=stripe,
         widths=((blocks, last),),
         accumulate=accumulate,
-        multiplier=multiplier,
         matrix_rows=matrix_rows,
         free=free,
     )
@@ -186,7 +179,6 @@ def array_duration(
 def array_durations(
     machine: Machine,
     *,
-    depthwise: bool,
     taps: int,
     kc: int,
     group: int = 1,
@@ -194,16 +186,12 @@ def array_durations(
     stripe: int,
     widths: tuple[tuple[int, int], ...],
     accumulate: bool,
-    multiplier: int = 1,
     matrix_rows: int = 0,
     free: Free = NOTHING,
 ) -> tuple[int, ...]:
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
     fill, requant = machine.to_accumulator - 1, machine.requant_lanes
-    if depthwise:
-        lanes, together, rows, kc = machine.depthwise_lanes, 1, 1, 1
-    else:
-        lanes, together, rows = machine.oc_lanes, machine.pixel_lanes, matrix_rows or machine.weight_rows
+    lanes, together, rows = machine.oc_lanes, machine.pixel_lanes, matrix_rows or machine.weight_rows
     words = -(-4 * lanes // machine.word_bytes) if accumulate else 0
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
@@ -254,7 +242,7 @@ def array_durations(
         shorter = usual + records - window(size, last, reads)
     else:
         shorter = window(rest, last, rows * first) - window(rest, last, 0)
-    whole = cache(block(lanes - lanes % multiplier, 0))
+    whole = cache(block(lanes, 0))
     final = cache(lambda channels, state: block(channels, shorter)(state))
     time, state, passed = CHECK + 1 + (rows * first if free.steps else max(rows * first, ACCUMULATE)), (0, -SETTLE), 0
     found = []

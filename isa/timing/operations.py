@@ -24,14 +24,15 @@ from dovetail.isa.instructions.checks import (
     claim,
     failures,
     in_its_own_way,
-    input_blocks,
     multiplier_of,
     regions,
+    sets_of,
     share_byte,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
 from dovetail.isa.timing import core
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
+from dovetail.isa.timing.depthwise import depthwise_duration, depthwise_durations
 from dovetail.isa.timing.dma import BOUNDARY, Shape, last_beat, read_duration, write_duration
 from dovetail.isa.timing.memory import Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
@@ -113,7 +114,7 @@ def rules_of(config: Config) -> Rules:
 def forget() -> None:
     """Drop every duration that is remembered, for measurements."""
     _rules.clear()
-    for rule in (array_durations, last_beat, vector_duration):
+    for rule in (array_durations, depthwise_durations, last_beat, vector_duration):
         rule.cache_clear()
 
 
@@ -128,19 +129,33 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     if row.unit == Unit.VECTOR:
         reads = vector_reads(op, view)
         return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
+    if row.depthwise:
+        return depthwise_duration(
+            config,
+            kh=view["GEOMETRY", "kh"],
+            kw=view["GEOMETRY", "kw"],
+            sets=sets_of(op, view),
+            slide=view["MODE", "slide"],
+            height=view["TILE", "height"],
+            width=view["TILE", "width"],
+            stripe=view["STRIPE", "pixels"],
+            blocks=view["BLOCKS", "count"],
+            last=view["BLOCKS", "last"],
+            accumulate=bool(view["MODE", "accumulate"]),
+            multiplier=multiplier_of(op, view),
+            free=free,
+        )
     reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if row.matrix else 0
     return array_duration(
         config,
-        depthwise=row.depthwise,
         taps=view.taps,
-        kc=input_blocks(op, view),
+        kc=view["KC", "blocks"],
         group=view["KC", "group"] + 1,
         pixels=pixels,
         stripe=view["STRIPE", "pixels"],
         blocks=view["BLOCKS", "count"],
         last=view["BLOCKS", "last"],
         accumulate=bool(view["MODE", "accumulate"]),
-        multiplier=multiplier_of(op, view),
         matrix_rows=reads,
         free=free,
     )

@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.timing.array import steps_of_tap
+
+ROW = 1 << 32
+"""Factor of the rows in :meth:`ConvLayer.extent` of a depthwise layer."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class ConvLayer:
     int8 arrays whose sum the weights are; each of them takes a pass, all but the first over ``span``: first and number
     of the input channels for which they are not zero. ``repeats``: so many are added up in blocks with the output
     channels ``wide`` only, where one is not enough: by taps at the same place, or for depthwise layers by further
-    instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns).
+    instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns). ``sets``: of
+    weights of a depthwise layer that are held at the same time.
     """
 
     height: int
@@ -48,6 +53,7 @@ class ConvLayer:
     repeats: int = 1
     wide: tuple[int, ...] = ()
     spot: tuple[int, int, int, int] = (0, 0, 0, 0)
+    sets: int = 1
 
     @property
     def separable(self) -> bool:
@@ -77,8 +83,27 @@ class ConvLayer:
     def lanes(self, config: Config) -> int:
         """Output channels of a block of the weight stream; a multiple of a group's."""
         if self.mode == "depthwise":
-            return config.depthwise_lanes - config.depthwise_lanes % self.group[1]
+            return config.oc_lanes * self.sets - config.oc_lanes % self.group[1]
         return self.group[1] if self.mode == "grouped" else config.oc_lanes
+
+    @property
+    def slide(self) -> int:
+        """MODE.slide of a depthwise layer: kernel columns from an output pixel to the next, 0 if that is not 1 or 2."""
+        if self.mode != "depthwise":
+            return 0
+        if self.kernel[1] == 1:
+            return 1
+        columns, rest = divmod(self.stride[1], self.dilation[1])
+        return 0 if rest or columns > MAX_SLIDE else columns
+
+    def pixels_together(self, config: Config) -> int:
+        """Pixels whose sums share a row of accumulators."""
+        return 1 if self.mode == "depthwise" and not self.slide else config.pixel_lanes
+
+    def extent(self, rows: Count, columns: Count) -> Count:
+        """What the array's cycles depend on of a tile's plane, as one number: the pixels; of depthwise layers, whose
+        stripes are parts of rows, the number and the length of these."""
+        return rows * ROW + columns if self.mode == "depthwise" else rows * columns
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""
@@ -97,8 +122,8 @@ class ConvLayer:
         return ceil_div(channels * (self.kernel[1] if self.packed else 1), config.ic_lanes)
 
     def together(self, config: Config, channels: Count) -> Count:
-        """Input blocks of a tap whose weights are held at the same time."""
-        return group_blocks(config, self.kc(config, channels))
+        """Weight sets that are held at the same time: of a depthwise layer's channels, or of input blocks of a tap."""
+        return self.sets if self.mode == "depthwise" else group_blocks(config, self.kc(config, channels))
 
     def stream_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
         """Bytes, at most, of the weight stream of ``out_channels`` output channels, ``in_channels`` input channels."""
@@ -114,12 +139,18 @@ class ConvLayer:
         """Bytes of a block of the weight stream."""
         kh, kw = self.taps
         steps = kh * kw * self.kc(config, in_channels) * (self.repeats if repeated else 1)
-        word, rows, records, records_depthwise = _words(config)
+        word, rows, records = _words(config)
         if self.mode == "depthwise":
-            more = (self.repeats - 1) * (records_depthwise + self.spot[1] * self.spot[3]) if repeated else 0
-            return (records_depthwise + kh * kw + more) * word
+            records = config.param_rows(config.oc_lanes * self.sets)
+            more = (self.repeats - 1) * (records + self._weight_words(config, *self.spot[1::2])) if repeated else 0
+            return (records + self._weight_words(config, kh, kw) + more) * word
         parts = ceil_div(self.group[1], config.oc_lanes) if self.mode == "grouped" else 1
         return parts * (records + (0 if self.mode == "matmul" else steps * rows)) * word
+
+    def _weight_words(self, config: Config, kh: int, kw: int) -> int:
+        """SRAM words of a depthwise block's weights for a kernel."""
+        taps = min(config.ic_lanes, kw)
+        return kh * ceil_div(kw, taps) * self.sets * config.depthwise_rows(taps)
 
     def repeated(self, block: int, in_channels: int) -> list[bool]:
         """Whether taps are repeated, per block of so many output channels. In a pass of some input channels all are, as
@@ -162,14 +193,9 @@ def _most(layer: ConvLayer, lanes: int) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
-def _words(config: Config) -> tuple[int, int, int, int]:
-    """Bytes of a word; words of a weight block, and of the records of a block, of a depthwise one."""
-    return (
-        config.word_bytes,
-        config.weight_rows,
-        config.param_rows(config.oc_lanes),
-        config.param_rows(config.depthwise_lanes),
-    )
+def _words(config: Config) -> tuple[int, int, int]:
+    """Bytes of a word; words of a weight set, and of the records of a block."""
+    return config.word_bytes, config.weight_rows, config.param_rows(config.oc_lanes)
 
 
 def use_packing(config: Config, channels: int, kernel: tuple[int, int], dilation_x: int) -> bool:

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, input_blocks, lanes_of, multiplier_of
+from dovetail.isa.instructions.checks import (
+    View,
+    input_blocks,
+    kernel_columns,
+    lanes_of,
+    multiplier_of,
+    sets_of,
+    taps_at_once,
+)
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding, int8
@@ -37,13 +45,16 @@ class _Plan:
         self.matrix = _Matrix(config, r) if row.matrix else None
         self.multiplier = multiplier_of(op, r)
         lanes = lanes_of(config, op, r)
+        self.columns = kernel_columns(config, op, r)
+        self.slide = r["MODE", "slide"] if self.depthwise else 0
         self.shape = Shape(
-            self.depthwise,
-            r["GEOMETRY", "kh"] * r["GEOMETRY", "kw"] if self.matrix is None else 0,
+            r["GEOMETRY", "kh"] * self.columns if self.matrix is None else 0,
             input_blocks(op, r),
             r["BLOCKS", "count"],
             lanes,
             r["BLOCKS", "last"],
+            sets_of(op, r) if self.depthwise else 0,
+            taps_at_once(config, op, r),
         )
         self.weights = r.region("W")
         self.int32, self.accumulate = bool(r["MODE", "int32"]), bool(r["MODE", "accumulate"])
@@ -51,17 +62,22 @@ class _Plan:
         self.zero_out = int8(r["QUANT", "zero_out"])
         self.lo = INT8_MIN if row.full_range else int8(r["QUANT", "lo"])
         self.hi = INT8_MAX if row.full_range else int8(r["QUANT", "hi"])
-        self.output = Output(config, r, lanes=lanes, group=config.requant_lanes, item=4 if self.int32 else 1)
+        item, together = 4 if self.int32 else 1, config.oc_lanes
+        self.output = Output(config, r, lanes=lanes, group=config.requant_lanes, item=item, together=together)
         # Old values lie 4 bytes apart, whatever is written.
         self.old = Output(config, r, lanes=lanes, group=1, item=4) if self.accumulate else self.output
-        self.lanes, self.stripe = lanes, r["STRIPE", "pixels"]
+        self.lanes = lanes
+        # Stripes are of consecutive pixels, in a depthwise convolution of one row.
+        width = r["TILE", "width"] if self.depthwise else r.pixels
+        self.stripes = _stripes(r.pixels, width, r["STRIPE", "pixels"]) if self.accumulate else []
         self.config, self.registers = config, r
         self._windows: dict[int, Window] = {}
 
     def window(self, channels: int) -> Window:
         """The walk that reads the first ``channels`` bytes per tap."""
         if channels not in self._windows:
-            self._windows[channels] = Window(self.config, self.registers, channels)
+            form = {"columns": self.columns, "slide": self.slide}
+            self._windows[channels] = Window(self.config, self.registers, channels, **form)
         return self._windows[channels]
 
 
@@ -144,14 +160,22 @@ def _results(plan: _Plan, weights: Weights, totals: Array, channels: slice) -> A
     return requantise(totals, mult, shift, plan.rounding, plan.zero_out, plan.lo, plan.hi)
 
 
+def _stripes(pixels: int, width: int, size: int) -> list[range]:
+    """The stripes of so many pixels, none of which goes on beyond a row of ``width``."""
+    return [
+        range(start, min(start + size, row + width))
+        for row in range(0, pixels, width)
+        for start in range(row, row + width, size)
+    ]
+
+
 def _by_stripes(plan: _Plan, weights: Weights, sums: Array, sram: Sram) -> None:
     """Accumulate where results of a stripe may be old values of a later one."""
-    pixels, channels = sums.shape
+    channels = sums.shape[1]
     for first in range(0, channels, plan.lanes):
         block = range(first, min(first + plan.lanes, channels))
         columns = slice(block.start, block.stop)
-        for start in range(0, pixels, plan.stripe):
-            stripe = range(start, min(start + plan.stripe, pixels))
+        for stripe in plan.stripes:
             old = plan.old.read_part(sram, stripe, block)
             totals = sums[stripe.start : stripe.stop, columns] + old
             plan.output.write_part(sram, _results(plan, weights, totals, columns), stripe, block)

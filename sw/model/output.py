@@ -1,5 +1,6 @@
 """Writing results to SRAM: strided, and dropping what leaves the region."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,18 +24,22 @@ class Output:
         Channels per block.
     group
         Channels per write.
+    together
+        Channels of a block after which a write ends in any case; 0: all.
     item
         Bytes per channel.
     """
 
-    def __init__(self, config: Config, registers: View, *, lanes: int, group: int, item: int) -> None:
+    def __init__(
+        self, config: Config, registers: View, *, lanes: int, group: int, item: int, together: int = 0
+    ) -> None:
         r = registers
         self.modulus = 1 << config.offset_bits
         self.address, self.size = r.region("OUT")
         self.height, self.width = r["TILE", "height"], r["TILE", "width"]
         self.y_step, self.x_step = r["OUT_Y_STEP"] % self.modulus, r["OUT_X_STEP"] % self.modulus
         self.channels = (r["BLOCKS", "count"] - 1) * lanes + r["BLOCKS", "last"]
-        self.lanes, self.group, self.item = lanes, group, item
+        self.lanes, self.group, self.item, self.together = lanes, group, item, together
         pixel = self.channels * item
         row = (self.width - 1) * self.x_step + pixel
         self.regular = (
@@ -65,8 +70,9 @@ class Output:
     def write_part(self, sram: Sram, values: npt.NDArray[Any], pixels: range, channels: range) -> None:
         """Write [pixels, channels] values of one block; ``pixels`` are counted row by row."""
         region = sram.data[self.address : self.address + self.size]
-        starts = np.arange(channels.start, channels.stop, self.group, dtype=np.int64)
-        sizes = np.minimum(self.group, channels.stop - starts) * self.item
+        parts = np.array([*channels[:: self.together or len(channels)], channels.stop])
+        starts = np.concatenate([np.arange(*part, self.group, dtype=np.int64) for part in pairwise(parts)])
+        sizes = np.diff(starts, append=channels.stop) * self.item
         offsets = self._offsets(pixels, starts)
         fits = np.repeat(offsets + sizes <= self.size, sizes, axis=1)
         within = np.concatenate([np.arange(n, dtype=np.int64) for n in sizes.tolist()])

@@ -19,20 +19,21 @@ class Shape:
     """What of an instruction decides how its weight stream is read.
 
     ``blocks`` of ``lanes`` output channels, ``last`` in the last. A matrix product has no ``taps`` here: its stream
-    holds no weights.
+    holds no weights. Of a depthwise convolution: ``sets`` of weights, each for ``together`` taps, else 0.
     """
 
-    depthwise: bool
     taps: int
     kc: int
     blocks: int
     lanes: int
     last: int
+    sets: int = 0
+    together: int = 1
 
     @property
     def steps(self) -> int:
-        """Weight blocks per block of output channels."""
-        return self.taps if self.depthwise else self.taps * self.kc
+        """Weight sets per block of output channels."""
+        return self.taps // self.together * self.sets if self.sets else self.taps * self.kc
 
     @property
     def channels(self) -> int:
@@ -85,10 +86,10 @@ class Weights:
 
 def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     """Decode the bytes of a weight stream; what is missing at the end reads as zero."""
-    lanes, channels = config.depthwise_lanes if shape.depthwise else config.oc_lanes, shape.channels
+    lanes, channels = config.oc_lanes, shape.channels
     word = config.word_bytes
-    params = config.param_rows(lanes) * word
-    per_step = (1 if shape.depthwise else config.weight_rows) * word
+    params = config.param_rows(lanes * (shape.sets or 1)) * word
+    per_step = (config.depthwise_rows(shape.together) if shape.sets else config.weight_rows) * word
     block = params + shape.steps * per_step
     total = shape.blocks * block
     if len(stream) < total:
@@ -96,8 +97,10 @@ def decode(config: Config, stream: Bytes, shape: Shape) -> Weights:
     blocks = stream[:total].reshape(shape.blocks, block)
     records = np.ascontiguousarray(blocks[:, : 16 * shape.lanes]).view("<i4").reshape(-1, 4)[:channels]
     steps = blocks[:, params:].view(np.int8).reshape(shape.blocks, shape.steps, per_step)
-    if shape.depthwise:
-        values: Int8s = steps[:, :, : shape.lanes].transpose(1, 0, 2).reshape(shape.taps, -1)
+    if shape.sets:
+        grid = steps[:, :, : shape.together * lanes].reshape(shape.blocks, -1, shape.sets, shape.together, lanes)
+        grid = grid[:, :, :, ::-1].transpose(1, 3, 0, 2, 4)  # input lane 0 has the last of the taps
+        values: Int8s = grid.reshape(shape.taps, shape.blocks, -1)[:, :, : shape.lanes].reshape(shape.taps, -1)
     else:
         rows = shape.kc * config.ic_lanes
         grid = steps[:, :, : config.ic_lanes * lanes].reshape(shape.blocks, shape.taps, rows, lanes)

@@ -22,7 +22,8 @@ _OFFSETS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_
 
 
 class Window:
-    """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap.
+    """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap. Of a depthwise
+    convolution, the kernel ``columns`` that its steps cover, and the ``slide`` of its MODE.
 
     Attributes
     ----------
@@ -34,16 +35,28 @@ class Window:
         Whether :meth:`image` applies.
     """
 
-    def __init__(self, config: Config, registers: View, channels: int, *, single: bool = False, item: int = 1) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registers: View,
+        channels: int,
+        *,
+        single: bool = False,
+        item: int = 1,
+        columns: int = 0,
+        slide: int = 0,
+    ) -> None:
         r = registers
         self.modulus = 1 << config.offset_bits
         self.channels, self.item = channels, item
         self.address, self.size = r.region("IN")
         self.height, self.width = r["TILE", "height"], r["TILE", "width"]
-        self.kh, self.kw = (1, 1) if single else (r["GEOMETRY", "kh"], r["GEOMETRY", "kw"])
+        self.kh, self.kw = (1, 1) if single else (r["GEOMETRY", "kh"], columns or r["GEOMETRY", "kw"])
         self.stride, self.dilation = r["GEOMETRY", "stride_y"], r["GEOMETRY", "dilation_y"]
         offsets = [r[name] % self.modulus for name in _OFFSETS]
         self.origin, self.y_step, self.x_step, self.ky_step, self.kx_step = offsets[:5]
+        if slide:
+            self.x_step = slide * self.kx_step % self.modulus
         self.rows, self.row_bytes, self.top, self.left = offsets[5:]
         self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.

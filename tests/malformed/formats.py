@@ -228,7 +228,6 @@ stripe = 16
 requant_lanes = 2
 vector_lanes = 2
 depthwise = "native"
-depthwise_lanes = 8
 bus = 64
 outstanding = 4
 matmul = true

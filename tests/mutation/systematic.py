@@ -110,7 +110,6 @@ def models() -> list[tuple[str, Any, str]]:
         stripe=6,
         requant_lanes=3,
         vector_lanes=5,
-        depthwise_lanes=6,
         bus=64,
         outstanding=4,
     )

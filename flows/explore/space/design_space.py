@@ -27,7 +27,7 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
 
 SLOWEST_FIRST = (
     *SHAPE,
-    "depthwise", "depthwise_lanes", "matmul", "pooling", "elementwise", "activation", "extensions", "requant_lanes",
+    "depthwise", "matmul", "pooling", "elementwise", "activation", "extensions", "requant_lanes",
     "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "read_latency", "write_latency", "beat_cycles",
     CLOCK.name,
 )  # fmt: skip

@@ -49,7 +49,7 @@ NEEDS = {
     "study": ("optuna",),
 }
 """Keys of ``[search]`` -> the methods that take them."""
-DEPENDENT = ("lanes", "stripe", "requant_lanes", "depthwise_lanes", "banks")
+DEPENDENT = ("lanes", "stripe", "requant_lanes", "banks")
 """Settings whose limits follow from others."""
 
 Place = toml_lines.Path

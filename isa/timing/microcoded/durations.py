@@ -7,7 +7,7 @@ durations follow from an operation's registers, never from data.
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, has, known, lanes_of
+from dovetail.isa.instructions.checks import View, has, kernel_columns, known, lanes_of, taps_at_once
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit
 from dovetail.isa.timing.sequencer import repeat
 
@@ -53,8 +53,11 @@ VERDICT = 2
 """Microinstructions from there to the end of an operation that fails."""
 SCALED = (44, 117)
 """Microinstructions from an int8 value's sum to its write, by MODE.rounding."""
-PREFIX = {Op.CONV: 11, Op.CONV_RELU: 12, Op.DEPTH_CONV: 14}
+PREFIX = {Op.CONV: 11, Op.CONV_RELU: 12, Op.DEPTH_CONV: 20}
 """Microinstructions before the checks."""
+
+DEPTHWISE = 12
+"""Microinstructions between checks and loops that a depthwise convolution has beside those of others."""
 
 
 def start(config: Config) -> int:
@@ -128,6 +131,11 @@ def sum_cycles(*, rows: int, columns: int, lanes: int) -> int:
     return 6 * STEP + rows * (7 * STEP + columns * (5 * STEP + 2 * lanes + 2))
 
 
+def depthwise_sum_cycles(*, rows: int, groups: int, taps: int) -> int:
+    """Cycles to the sum of a channel of a pixel: ``rows`` of kernels, each of ``groups`` of ``taps``."""
+    return 8 * STEP + rows * (7 * STEP + groups * (8 * STEP + taps * (5 * STEP + 4)))
+
+
 def value_cycles(*, onnx: bool, int32: bool, accumulate: bool) -> int:
     """Cycles of one output channel of one pixel, but for its sum."""
     result = 9 if int32 else SCALED[onnx]
@@ -135,13 +143,14 @@ def value_cycles(*, onnx: bool, int32: bool, accumulate: bool) -> int:
 
 
 def array_cycles(
-    op: Op, *, rows: int, columns: int, lanes: int, height: int, width: int, blocks: int, channels: int, sums: int,
+    op: Op, *, steps: int, height: int, width: int, blocks: int, channels: int, sums: int, sum_: int,
     onnx: bool, int32: bool, accumulate: bool,
 ) -> int:  # fmt: skip
-    """Cycles from start to end of a convolution: ``channels`` in ``blocks``, with ``sums`` times sums of a pixel."""
+    """Cycles from start to end of a convolution: ``channels`` in ``blocks``, with ``sums`` times sums of a pixel, each
+    of which takes ``sum_`` cycles; ``steps`` microinstructions beside."""
     value = value_cycles(onnx=onnx, int32=int32, accumulate=accumulate)
-    pixel = channels * value + sums * sum_cycles(rows=rows, columns=columns, lanes=lanes)
-    steps = PREFIX[op] + ARRAY_CHECKS[Cause.BANK_CONFLICT] + 18 + blocks * (15 + height * (10 + width * 14))
+    pixel = channels * value + sums * sum_
+    steps += PREFIX[op] + ARRAY_CHECKS[Cause.BANK_CONFLICT] + 18 + blocks * (15 + height * (10 + width * 14))
     return STEP * steps + height * width * pixel
 
 
@@ -152,16 +161,21 @@ def microcoded_duration(config: Config, op: Op, view: View) -> int:
         return _transfer(config, op, view)
     blocks, last = view["BLOCKS", "count"], view["BLOCKS", "last"]
     lanes, together = lanes_of(config, op, view), sums_together(config, op)
+    rows, columns = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
+    if row.depthwise:
+        taps = taps_at_once(config, op, view)
+        sum_ = depthwise_sum_cycles(rows=rows, groups=kernel_columns(config, op, view) // taps, taps=taps)
+    else:
+        sum_ = sum_cycles(rows=rows, columns=columns, lanes=view["KC", "blocks"] * config.ic_lanes)
     return array_cycles(
         op,
-        rows=view["GEOMETRY", "kh"],
-        columns=view["GEOMETRY", "kw"],
-        lanes=1 if row.depthwise else view["KC", "blocks"] * config.ic_lanes,
+        steps=config.depth_conv + DEPTHWISE * row.depthwise,
         height=view["TILE", "height"],
         width=view["TILE", "width"],
         blocks=blocks,
         channels=(blocks - 1) * lanes + last,
         sums=(blocks - 1) * ceil_div(lanes, together) + ceil_div(last, together),
+        sum_=sum_,
         onnx=bool(view["MODE", "rounding"]),
         int32=bool(view["MODE", "int32"]),
         accumulate=bool(view["MODE", "accumulate"]),

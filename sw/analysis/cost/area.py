@@ -116,7 +116,7 @@ def measured_quantities(config: Config) -> dict[str, int]:
         "ic_lanes": config.ic_lanes,
         "oc_lanes": config.oc_lanes,
         "ic_lanes * oc_lanes": config.weight_bytes,
-        "depthwise_lanes": config.depthwise_lanes,
+        "depthwise_lanes": config.oc_lanes * config.depth_conv,
         "requant_lanes": config.requant_lanes,
         "pixel_lanes": config.pixel_lanes,
         "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant_lanes),
@@ -168,7 +168,7 @@ def brams(config: Config) -> Mapping[str, int]:
     rows = config.bank_bytes // config.word_bytes // 2
     # Of a block RAM's 36 bits 32 count, as a byte is written by itself, and half as many for twice the words.
     bank = 2 * ceil_div(config.word_bytes, 4) * ceil_div(rows, BRAM_ROWS)
-    records = ceil_div(max(config.oc_lanes, config.depthwise_lanes), config.requant_lanes) * 2
+    records = ceil_div(config.oc_lanes, config.requant_lanes) * config.depthwise_sets * 2
     page = ceil_div(max(config.bus, 64), BRAM_BITS) * ceil_div(2 * PAGE_BYTES // (max(config.bus, 64) // 8), BRAM_ROWS)
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     tables = config.vector_lanes if config.activation and table_lanes(config) < DISTRIBUTED_TABLE else 0
@@ -234,7 +234,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "adder bits": adders,
         "pixel lanes": _gathered(config, held),
         "weight sets": weights * _set_rows(config),
-        "depthwise bits": 5 * held * config.depthwise_lanes,
+        "depthwise bits": 5 * held * config.macs_per_cycle * config.depth_conv,
         "weight bits of a matrix": 1.5 * weights * config.matmul,
         "matrix": 10 * matrix,
     }
@@ -244,7 +244,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "accumulator bits": 4 * 32 * config.acc_lanes,
         "weight and product bits": 2 * weights + config.macs_per_cycle * product + registers,
         "pixel lanes": _gathers(config, held),
-        "depthwise bits": 5 * held * config.depthwise_lanes,
+        "depthwise bits": 5 * held * config.macs_per_cycle * config.depth_conv,
         "matrix": 4 * matrix,
     }
     return lut, ff

@@ -7,16 +7,20 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
     View,
     array_lanes,
     input_blocks,
+    kernel_columns,
     lanes_of,
     multiplier_of,
+    sets_of,
+    taps_at_once,
     weight_rows,
+    weight_sets,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, unit_of
 from dovetail.isa.timing.array import matrix_reads
@@ -77,46 +81,92 @@ def _window_reads(offsets: Offsets, view: View, kh: int, column: np.ndarray, lan
     return offsets.reads((number, row), column, view["ORIGIN"], image, lanes)
 
 
-def _array(config: Config, op: Op, view: View) -> Counts:
+def input_lanes(config: Config) -> int:
+    """Bytes of a read of the input, at most."""
+    return max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes * config.depth_conv)
+
+
+def _depthwise(config: Config, op: Op, view: View) -> Counts:
     offsets = Offsets(config.offset_bits)
-    depthwise, lanes = INSTRUCTIONS[op].depthwise, array_lanes(config, op)
-    channels, multiplier = lanes_of(config, op, view), multiplier_of(op, view)
+    together, sets, slide = taps_at_once(config, op, view), sets_of(op, view), view["MODE", "slide"]
+    channels = lanes_of(config, op, view)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
-    kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], input_blocks(op, view)
-    pixels, steps = height * width, kh * kw * kc
-    stripes, rest = divmod(pixels, view["STRIPE", "pixels"])
-    # Pixels that pass together, how often that is, and how many input blocks' weights they meet.
-    together = 1 if depthwise else config.pixel_lanes
-    passes = stripes * ceil_div(view["STRIPE", "pixels"], together) + ceil_div(rest, together)
-    held = 1 if depthwise else view["KC", "group"] + 1
-    visits = kh * kw * ceil_div(kc, held)
+    kh, kx = view["GEOMETRY", "kh"], view["KX_STEP"]
+    steps = kernel_columns(config, op, view) // together
+    lengths = [min(view["STRIPE", "pixels"], width - x) for x in range(0, width, view["STRIPE", "pixels"])]
+    groups = sum(ceil_div(n, config.pixel_lanes) if slide else n for n in lengths)
 
-    # A block of output channels walks over the same window as the one before, but of other channels if depthwise.
-    across = (blocks, channels // multiplier) if depthwise else (ceil_div(kc, held), held * config.ic_lanes)
-    column = offsets.grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
-    window = Lanes(max(config.weight_sets * config.ic_lanes, config.depthwise_lanes), 1, view["IN_BYTES"])
-    inputs = _window_reads(offsets, view, kh, column, window) * (1 if depthwise else blocks)
+    # Words of a row, one read each.
+    if slide:
+        starts = range(0, width, view["STRIPE", "pixels"])
+        spans = [
+            range(x * slide, (x + round_up(n, config.pixel_lanes) - 1) * slide + together)
+            for x, n in zip(starts, lengths, strict=True)
+        ]
+        words = np.concatenate([np.arange(span.start, span.stop, dtype=np.int64) for span in spans]) * kx
+    else:
+        words = offsets.grid((width, view["X_STEP"]), (together, kx))
+    across = offsets.grid((steps, together * kx), (blocks, channels // multiplier_of(op, view)))
+    column = (words[:, None] + across).ravel() % offsets.modulus
+    inputs = _window_reads(offsets, view, kh, column, Lanes(input_lanes(config), 1, view["IN_BYTES"]))
 
-    old_words = ceil_div(INT32_BYTES * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    groups, written = _results(config, view, channels)
+    visits = blocks * height * groups * sets * kh * steps
+    old_words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    old_pixels = sum(round_up(n, config.pixel_lanes) if slide else n for n in lengths) * height
+    writes_, written = _results(config, view, channels)
     return {
-        "multiplies": steps * passes * blocks * (config.depthwise_lanes if depthwise else config.macs_per_cycle),
-        "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
-        "accumulator_visits": (visits + old_words) * passes * blocks * config.acc_lanes,
-        "requantises": pixels * groups * config.requant_lanes,
-        "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
-        "sram_read_weights": _stream_reads(config, op, view, lanes, steps, stripes + (rest > 0)),
+        "multiplies": visits * config.macs_per_cycle,
+        "accumulates": (visits + old_words * sets * blocks * old_pixels) * config.acc_lanes,
+        "accumulator_visits": (visits + old_words * sets * blocks * height * groups) * config.acc_lanes,
+        "requantises": view.pixels * writes_ * config.requant_lanes,
+        "sram_read_input": inputs + _old_reads(config, view, channels, old_words, sets),
+        "sram_read_weights": _stream_reads(config, op, view, height * len(lengths)),
         "sram_write_array": written,
     }
 
 
-def _old_reads(config: Config, view: View, channels: int, words: int) -> int:
-    """Reads of old int32 values that are added to, ``words`` per pixel and block."""
+def _array(config: Config, op: Op, view: View) -> Counts:
+    if INSTRUCTIONS[op].depthwise:
+        return _depthwise(config, op, view)
+    offsets = Offsets(config.offset_bits)
+    channels = config.oc_lanes
+    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
+    kh, kw, kc = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"], view["KC", "blocks"]
+    pixels, steps = height * width, kh * kw * kc
+    stripes, rest = divmod(pixels, view["STRIPE", "pixels"])
+    # Pixels that pass together, how often that is, and how many input blocks' weights they meet.
+    together = config.pixel_lanes
+    passes = stripes * ceil_div(view["STRIPE", "pixels"], together) + ceil_div(rest, together)
+    held = sets_of(op, view)
+    visits = kh * kw * ceil_div(kc, held)
+
+    # A block of output channels walks over the same window as the one before.
+    across = ceil_div(kc, held), held * config.ic_lanes
+    column = offsets.grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
+    window = Lanes(input_lanes(config), 1, view["IN_BYTES"])
+    inputs = _window_reads(offsets, view, kh, column, window) * blocks
+
+    old_words = ceil_div(INT32_BYTES * channels, config.word_bytes) if view["MODE", "accumulate"] else 0
+    groups, written = _results(config, view, channels)
+    return {
+        "multiplies": steps * passes * blocks * config.macs_per_cycle,
+        "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
+        "accumulator_visits": (visits + old_words) * passes * blocks * config.acc_lanes,
+        "requantises": pixels * groups * config.requant_lanes,
+        "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
+        "sram_read_weights": _stream_reads(config, op, view, stripes + (rest > 0)),
+        "sram_write_array": written,
+    }
+
+
+def _old_reads(config: Config, view: View, channels: int, words: int, sets: int = 1) -> int:
+    """Reads of old int32 values that are added to, ``words`` per pixel, block and set."""
     offsets = Offsets(config.offset_bits)
     place = offsets.grid(
         (view["TILE", "height"], view["OUT_Y_STEP"]),
         (view["TILE", "width"], view["OUT_X_STEP"]),
         (view["BLOCKS", "count"], INT32_BYTES * channels),
+        (sets, INT32_BYTES * config.oc_lanes),
         (words, config.word_bytes),
     )
     whole = max(view["OUT_BYTES"] - (INT32_BYTES - 1), 0)
@@ -128,28 +178,34 @@ def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
     offsets = Offsets(config.offset_bits)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
-    group = np.arange(0, channels, config.requant_lanes, dtype=np.int64)
+    sets = range(0, channels, config.oc_lanes)
+    group = np.concatenate(
+        [np.arange(n, min(n + config.oc_lanes, channels), config.requant_lanes, dtype=np.int64) for n in sets]
+    )
     first = (np.arange(blocks, dtype=np.int64)[:, None] * channels + group).ravel()
     in_block = np.full(blocks, channels)
     in_block[-1] = view["BLOCKS", "last"]
     left = (in_block[:, None] - group).ravel()
-    first, size = first[left > 0], np.minimum(left[left > 0], config.requant_lanes)
+    width_of = np.tile(np.minimum(config.requant_lanes, config.oc_lanes - group % config.oc_lanes), blocks)
+    first, size = first[left > 0], np.minimum(left, width_of)[left > 0]
     column = (offsets.grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
     row = offsets.grid((height, view["OUT_Y_STEP"]))
     written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"])
     return len(first), written
 
 
-def _stream_reads(config: Config, op: Op, view: View, lanes: int, steps: int, stripes: int) -> int:
+def _stream_reads(config: Config, op: Op, view: View, stripes: int) -> int:
     """Reads of records, once per block and one each, and of weights, once per stripe; of those that are in the stream,
     and of the matrix in any case."""
-    rows = weight_rows(config, op)
+    lanes, sets = array_lanes(config, op, view), weight_sets(config, op, view)
+    rows = weight_rows(config, op, view)
     blocks, words = view["BLOCKS", "count"], view["W_BYTES"] // config.word_bytes
     params = config.param_rows(lanes)
-    left = words - np.arange(blocks, dtype=np.int64) * (params + steps * rows)
+    left = words - np.arange(blocks, dtype=np.int64) * (params + sets * rows)
     records = np.clip(left * (config.word_bytes // RECORD_BYTES), 0, lanes).sum()
-    weights = np.clip(left - params, 0, steps * rows).sum() * stripes
+    weights = np.clip(left - params, 0, sets * rows).sum() * stripes
     if INSTRUCTIONS[op].matrix:
+        steps = view.taps * input_blocks(op, view)
         weights += matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) * steps * stripes * blocks
     return int(records + weights)
 

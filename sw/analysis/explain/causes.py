@@ -31,16 +31,13 @@ CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (
         Cause("multiply", "multiplying", "array", "MACs of the network, at the rate of all multipliers"),
-        Cause("depthwise", "depthwise rate", "array", "depthwise MACs, as only depthwise_lanes multipliers work",
-              "depthwise_lanes"),
-        Cause("input_lanes", "idle input lanes", "array", "steps in which input lanes have no channel", "ic_lanes"),
+        Cause("input_lanes", "idle input lanes", "array",
+              "steps in which input lanes have no channel, of a depthwise layer no tap", "ic_lanes"),
         Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel", "oc_lanes"),
         Cause("pixel_lanes", "idle pixel lanes", "array", "steps in which pixel lanes have no pixel", "pixel_lanes"),
         Cause("input_reads", "input reads", "array",
-              "pixel lanes wait, as their input comes one pixel per cycle: a step has fewer input blocks than them",
+              "pixel lanes wait, as their input comes one word per cycle: a step has fewer weight sets than words",
               "pixel_lanes"),
-        Cause("depthwise_lanes", "idle depthwise lanes", "array", "depthwise steps in which lanes have no channel",
-              "depthwise_lanes"),
         Cause("turnaround", "short stripes", "array", "windows stretched to the least accumulation distance"),
         Cause("partial_sums", "partial sums", "array", "reading int32 sums of an earlier pass back"),
         Cause("weights", "weight reads", "weights", "the array waits for weights, or a block's records, from SRAM"),
@@ -139,7 +136,7 @@ RESOURCES: dict[str, Resource] = {
             "lanes",
             "idle lanes",
             "steps are shorter by the cycles that their idle lanes add up to",
-            causes=frozenset({"input_lanes", "output_lanes", "pixel_lanes", "depthwise_lanes"}),
+            causes=frozenset({"input_lanes", "output_lanes", "pixel_lanes"}),
         ),
     )
 }

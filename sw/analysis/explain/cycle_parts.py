@@ -14,11 +14,12 @@ from fractions import Fraction
 from functools import lru_cache
 from operator import itemgetter
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import INDEX, View, array_lanes, channels_of, input_blocks, weight_rows
+from dovetail.isa.instructions.checks import INDEX, View, channels_of, input_blocks, multiplier_of, sets_of, weight_rows
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, steps_of_tap, to_accumulator
+from dovetail.isa.timing.depthwise import Depthwise
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.sequencer import CHECK
@@ -47,28 +48,93 @@ def parts_of(
 
 
 def array_macs(config: Config, op: Op, view: View) -> int:
-    """MACs of an array operation, as if all of its input lanes had a channel."""
-    return (
-        view.pixels
-        * _steps(op, view)
-        * (1 if INSTRUCTIONS[op].depthwise else config.ic_lanes)
-        * channels_of(config, op, view)
+    """MACs of an array operation, as if all of its input lanes had a channel; of a depthwise one a tap that it has."""
+    taps = view.taps if INSTRUCTIONS[op].depthwise else _steps(op, view) * config.ic_lanes
+    return view.pixels * taps * channels_of(config, op, view)
+
+
+def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
+    sets, height, width = sets_of(op, view), view["TILE", "height"], view["TILE", "width"]
+    machine = Depthwise.of(
+        config,
+        kh=view["GEOMETRY", "kh"],
+        kw=view["GEOMETRY", "kw"],
+        sets=sets,
+        slide=view["MODE", "slide"],
+        multiplier=multiplier_of(op, view),
     )
+    blocks, most = view["BLOCKS", "count"], view["STRIPE", "pixels"]
+    lengths = Counter({most: width // most * height})
+    lengths[width % most] += height * (width % most > 0)
+    first, last = min(most, width), width % most or most
+    words = sets * ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    together = config.pixel_lanes
+    rows, records, least = sets * machine.rows, sets * config.oc_lanes, ACCUMULATE
+    passing = machine.passing
+    groups = sum(n * (ceil_div(size, together) if machine.slide else size) for size, n in lengths.items())
+    slots = blocks * machine.steps * sum(n * passing(size) for size, n in lengths.items())
+    macs = array_macs(config, op, view)
+    visits = blocks * machine.steps * sets * groups
+    used = blocks * machine.steps * sets * view.pixels // together
+    filled = macs // (together * config.oc_lanes * machine.taps)
+    multiply = macs * useful // config.macs_per_cycle
+    if free.steps:
+        slots = visits = used = filled = multiply = least = 0
+
+        def passing(size: int) -> int:
+            return 0
+
+    if free.weights:
+        rows = records = 0
+
+    # (cycles that pass in a window, reads of weights and records in it) -> how many such windows
+    windows: Counter[tuple[int, int]] = Counter()
+    for size, count in lengths.items():
+        windows[passing(size), rows] += blocks * machine.steps * count
+    windows[passing(first), rows] -= blocks
+    windows[passing(first), rows + records] += blocks
+    ends = records if height * ceil_div(width, most) == machine.steps == 1 else 0
+    windows[passing(last), rows + ends] -= 1
+    windows[passing(last), ends] += 1
+    weights = sum(count * max(reads - passes, 0) for (passes, reads), count in windows.items())
+    turnaround = sum(count * max(least - max(window), 0) for window, count in windows.items())
+    begins = max(rows, least)
+    old = (
+        blocks
+        * words
+        * sum(n * max(round_up(size, together), together - 1 + ACCUMULATE) for size, n in lengths.items() if size)
+    )
+    old = 0 if free.steps else old
+    latency = CHECK + 1 + machine.fill + DRAIN
+    return {
+        "multiply": multiply,
+        "input_lanes": filled - multiply,
+        "output_lanes": used - filled,
+        "pixel_lanes": visits - used,
+        "input_reads": slots - visits,
+        "turnaround": turnaround,
+        "partial_sums": old,
+        "weights": begins + weights,
+        "requantise": duration - (slots + turnaround + old + begins + weights + latency),
+        "array_latency": latency,
+    }
 
 
 def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
     row = INSTRUCTIONS[op]
+    if row.depthwise:
+        return _depthwise(config, op, view, duration, useful, free)
     pixels, steps, blocks = view.pixels, _steps(op, view), view["BLOCKS", "count"]
     size = min(view["STRIPE", "pixels"], pixels)
     stripes = ceil_div(pixels, size)
     rest = pixels - (stripes - 1) * size
-    lanes = array_lanes(config, op)
+    lanes = config.oc_lanes
     words = ceil_div(4 * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    rows = weight_rows(config, op)
+    rows = weight_rows(config, op, view)
     if row.matrix:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     records = lanes
-    together = 1 if row.depthwise else config.pixel_lanes
+    together = config.pixel_lanes
     if free.weights:
         rows = records = 0
 
@@ -82,7 +148,7 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
 
     # (pixels that pass in a window, input blocks of its step, reads of weights and records in it) -> how many
     windows: Counter[tuple[int, int, int]] = Counter()
-    held = [1] if row.depthwise else _held(view)
+    held = _held(view)
     for number, visit in enumerate(held):
         reads = rows * held[(number + 1) % len(held)]  # the next step's, or that of the next tap, stripe or block
         for size_, count in ((size, stripes - 1), (rest, 1)):
@@ -112,13 +178,13 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     )
     macs = 0 if free.steps else array_macs(config, op, view)
     multiply = macs * useful // config.macs_per_cycle
-    filled = macs * useful // config.depthwise_lanes if row.depthwise else macs // config.macs_per_cycle
+    filled = macs // config.macs_per_cycle
     used = 0 if free.steps else pixels * steps * blocks // together
     latency = CHECK + 1 + to_accumulator(config) - 1 + DRAIN
     return {
         "multiply": multiply,
-        ("depthwise" if row.depthwise else "input_lanes"): filled - multiply,
-        ("depthwise_lanes" if row.depthwise else "output_lanes"): used - filled,
+        "input_lanes": filled - multiply,
+        "output_lanes": used - filled,
         "pixel_lanes": busy - used,
         "input_reads": slots - busy,
         "turnaround": turnaround,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from dovetail.isa.common.html import html_table
@@ -175,9 +175,11 @@ class Explanation(_Roofline):
 
     @property
     def depthwise_peak(self) -> int | None:
-        """MACs per cycle of depthwise layers, where they have fewer multipliers than others; None where there are no
-        such layers, or they are emulated, which takes another number for each."""
-        lanes = int(self.config.get("depthwise_lanes", 0))
+        """MACs per cycle of depthwise layers with three kernel columns, where they have fewer multipliers than others;
+        None where there are no such layers, or they are emulated, which takes another number for each."""
+        shape = (int(self.config.get(name, 1)) for name in ("ic_lanes", "oc_lanes", "pixel_lanes"))
+        taps, *others = shape
+        lanes = min(taps, 3) * prod(others) if self.config.get("depthwise") == "native" else 0
         there = any(layer.kind == "depthwise" and layer.cycles for layer in self.layers)
         return lanes if there and 0 < lanes < self.peak else None
 

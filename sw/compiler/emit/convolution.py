@@ -19,7 +19,7 @@ from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, stripe_of
+from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, sets_of, stripe_of
 from dovetail.sw.network import ir
 
 MAX_SLOTS = 64
@@ -41,7 +41,7 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
     packed, group = False, (1, 1)
     if isinstance(node, ir.Depthwise):
         group = (1, out_channels // channels)
-        native = config.depthwise == "native" and group[1] <= min(MAX_EXTRA + 1, config.depthwise_lanes)
+        native = config.depth_conv and group[1] <= min(MAX_EXTRA + 1, config.oc_lanes)
         mode = "depthwise" if native else "grouped"
     elif node.groups > 1:
         mode, group = "grouped", (channels // node.groups, out_channels // node.groups)
@@ -59,11 +59,12 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
         elif mode == "conv":
             terms, (seen,) = 1 + len(node.rest), _seen(node.rest, 4)
             span = seen[0], seen[-1] - seen[0] + 1
-    return ConvLayer(
+    layer = ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
         node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
         spot=spot,
     )  # fmt: skip
+    return replace(layer, sets=sets_of(config, layer))
 
 
 def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
@@ -371,6 +372,11 @@ class ConvCode:
             self._pieces[key] = piece
         return piece
 
+    def _column_step(self, pixel: int) -> int:
+        """Bytes between kernel columns; where pixels slide over a single one, between pixels."""
+        layer = self.layer
+        return (layer.stride if layer.mode == "depthwise" and layer.kernel[1] == 1 else layer.dilation)[1] * pixel
+
     def _registers(
         self, area: Area, window: _Window, run: Run, channels: int, turn: int, pixel: int, out_pixel: int
     ) -> dict[str, int]:
@@ -385,7 +391,6 @@ class ConvCode:
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
         lanes = config.oc_lanes if grouped else layer.lanes(config)
         blocks = ceil_div(made, lanes)
-        pixels = area.rows * area.columns
         item = 4 if run.adds or run.int32 else 1
         out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * item)
         trim = pixel - seen
@@ -399,7 +404,7 @@ class ConvCode:
             "Y_STEP": layer.stride[0] * line,
             "X_STEP": layer.stride[1] * pixel,
             "KY_STEP": layer.dilation[0] * line,
-            "KX_STEP": 0 if run.repeated and not layer.apart else layer.dilation[1] * pixel,
+            "KX_STEP": 0 if run.repeated and not layer.apart else self._column_step(pixel),
             "IN_ROWS": rows,
             "ROW_BYTES": columns * pixel - trim,
             "PAD_TOP": pad_top - row,
@@ -416,7 +421,12 @@ class ConvCode:
             "W_ADDR": 0,
             "W_BYTES": run.stream * made // count,
             "STRIPE": stripe_of(
-                config, layer, pixels, count, layer.channels if layer.separable else channels, self.tiling.best_stripe
+                config,
+                layer,
+                layer.extent(area.rows, area.columns),
+                count,
+                layer.channels if layer.separable else channels,
+                self.tiling.best_stripe,
             ),
             "MODE": pack(
                 Unit.ARRAY,
@@ -425,6 +435,7 @@ class ConvCode:
                 int32=int(run.int32),
                 accumulate=int(run.adds),
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
+                slide=layer.slide,
             ),
         }
         if self.matrix:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.network import ir
@@ -72,6 +72,21 @@ def _blocks(taps: NDArray[np.int8], group: int, lanes: int, ic: int, block_bytes
     return packed.reshape(blocks, -1)
 
 
+def _depthwise_blocks(taps: NDArray[np.int8], layer: ConvLayer, group: int, config: Config) -> Bytes:
+    """Weight blocks (output blocks, bytes) of a depthwise kernel [kh, kw, C, M]: taps on the input lanes, the last on
+    the first."""
+    kh, kw = taps.shape[:2]
+    together, lanes = min(config.ic_lanes, kw), config.oc_lanes
+    full = np.zeros((kh, round_up(kw, together), layer.out_channels), np.int8)
+    full[:, :kw] = taps.reshape(kh, kw, -1)
+    blocks = _grouped(full.transpose(2, 0, 1), group, lanes * layer.sets)
+    order = blocks.reshape(len(blocks), layer.sets, lanes, kh, -1, together)[..., ::-1].transpose(0, 3, 4, 1, 5, 2)
+    size = config.depthwise_rows(together) * config.word_bytes
+    packed = np.zeros((*order.shape[:4], size), np.uint8)
+    packed[..., : together * lanes] = order.reshape(*order.shape[:4], -1).view(np.uint8)
+    return packed.reshape(len(blocks), -1)
+
+
 def _taps(node: ir.Conv | ir.Depthwise, layer: ConvLayer, weights: NDArray[np.int8]) -> NDArray[np.int8]:
     """Weights as (channels, taps, input bytes)."""
     if isinstance(node, ir.Depthwise):
@@ -99,13 +114,10 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
     bias = node.bias - node.requant.zero_in * sums
     parts = []
     if layer.mode == "depthwise":
-        head = records(bias, node.requant, block, config.depthwise_lanes, config)
+        head = records(bias, node.requant, block, config.oc_lanes * layer.sets, config)
         row, rows, column, columns = layer.spot
         spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
-        plain, *more = (
-            _blocks(_taps(node, layer, taps), block, config.depthwise_lanes, 1, config.word_bytes)
-            for taps in (terms[0], *spots)
-        )
+        plain, *more = (_depthwise_blocks(taps, layer, block, config) for taps in (terms[0], *spots))
         twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
         return _joined(head, plain, twice, layer.repeated(block, layer.channels))
     size = config.weight_rows * config.word_bytes

@@ -142,12 +142,13 @@ def _array_work(config: Config, layer: ConvLayer, grid: Grid, overhead: int) -> 
     """The array's cycles for the layer, and for one tile that is not at an end."""
     passes, columns, rows, channels = grid.cuts(layer)
     (n, height), (m, width), (k, made) = _stacked(rows, 0), _stacked(columns, 1), _stacked(channels, 2)
-    tiles = _tile_cycles(config, layer, height * width, made, passes, overhead, grid.best_stripe)
+    extents = layer.extent(height, width)
+    tiles = _tile_cycles(config, layer, extents, made, passes, overhead, grid.best_stripe)
     total = (n * m * k * tiles).sum(axis=(0, 1, 2))
     if layer.wide:
-        sizes, pixel = np.unique(height * width, return_inverse=True)
+        sizes, pixel = np.unique(extents, return_inverse=True)
         known = np.array([repeated_cycles(config, layer, size) for size in sizes.tolist()])
-        more = (n * m * known[pixel.reshape((height * width).shape)]).sum(axis=(0, 1, 2))
+        more = (n * m * known[pixel.reshape(extents.shape)]).sum(axis=(0, 1, 2))
         total = total + np.where(passes.number > 1, 0, more)
     return total, tiles[0, 0, 0]
 
@@ -161,12 +162,12 @@ def _stacked(cut: Cut[Number], axis: int) -> tuple[Ints, Ints]:
 
 
 def _tile_cycles(
-    config: Config, layer: ConvLayer, pixels: Ints, out_channels: Ints, passes: Cut[Number], overhead: int, best: bool
+    config: Config, layer: ConvLayer, extents: Ints, out_channels: Ints, passes: Cut[Number], overhead: int, best: bool
 ) -> Ints:
     """The array's cycles for a tile, all passes, with ``overhead`` per instruction."""
-    sizes, pixel = np.unique(pixels, return_inverse=True)
+    sizes, pixel = np.unique(extents, return_inverse=True)
     widths, channel = np.unique(out_channels, return_inverse=True)
-    pixel, channel = pixel.reshape(pixels.shape), channel.reshape(out_channels.shape)
+    pixel, channel = pixel.reshape(extents.shape), channel.reshape(out_channels.shape)
 
     def cycles(in_channels: Number, *, accumulate: bool) -> Ints:
         seen, part = np.unique(in_channels, return_inverse=True)

@@ -60,14 +60,15 @@ class Work:
 
 def layer_cycles(config: Config, layer: ConvLayer) -> int:
     """About the cycles of a whole layer on the array."""
-    pixels = layer.out_height * layer.out_width
+    extent = layer.extent(layer.out_height, layer.out_width)
+    stripe = schedule.longest_stripe(config, layer)
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
 
     def one(channels: int) -> int:
-        return schedule.array_cycles(config, layer, pixels, layer.out_channels, channels, config.stripe)
+        return schedule.array_cycles(config, layer, extent, layer.out_channels, channels, stripe)
 
     more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
-    return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, pixels)
+    return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, extent)
 
 
 Extent = tuple[int, int]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import longest_stripe
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
+from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
 from dovetail.sw.compiler.emit.arena import Runs
-from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.layer import ROW, ConvLayer
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -223,37 +223,58 @@ def _first_banks(free: Runs, groups: tuple[int, int, int]) -> tuple[int, int, in
     return None
 
 
-def equal_stripe(config: Config, pixels: int, *, depthwise: bool = False) -> int:
-    """Pixels per stripe: as few stripes as the accumulators allow, equally long, but all pixel lanes in use."""
-    most = longest_stripe(config, depthwise=depthwise)
-    equal = ceil_div(pixels, ceil_div(pixels, most))
-    return equal if depthwise else min(round_up(equal, config.pixel_lanes), most)
+def longest_stripe(config: Config, layer: ConvLayer) -> int:
+    """The most pixels of a stripe."""
+    if layer.mode != "depthwise":
+        return config.stripe
+    return min(max(config.stripe_rows // layer.sets, 1) * layer.pixels_together(config), config.stripe)
+
+
+def equal_stripe(config: Config, layer: ConvLayer, extent: int) -> int:
+    """Pixels per stripe: as few stripes as the accumulators allow, equally long, in whole pixel lanes."""
+    most, pixels = longest_stripe(config, layer), extent % ROW
+    size = ceil_div(pixels, ceil_div(pixels, most))
+    return min(round_up(size, layer.pixels_together(config)), most)
+
+
+@lru_cache(maxsize=4096)
+def sets_of(config: Config, layer: ConvLayer) -> int:
+    """How many weight sets a layer holds at the same time: those that take the fewest cycles."""
+    if layer.mode != "depthwise" or layer.group[1] > 1:
+        return 1
+
+    def cycles(sets: int) -> int:
+        some = replace(layer, sets=sets)
+        extent = layer.extent(layer.out_height, layer.out_width)
+        stripe = equal_stripe(config, some, extent)
+        return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
+
+    return min(range(1, min(config.depthwise_sets, config.stripe_rows) + 1), key=cycles)
 
 
 @lru_cache(maxsize=65536)
 def stripe_of(
-    config: Config, layer: ConvLayer, pixels: int, out_channels: int, in_channels: int, best: bool = False
+    config: Config, layer: ConvLayer, extent: int, out_channels: int, in_channels: int, best: bool = False
 ) -> int:
-    """Pixels per stripe of an instruction; ``best``: of all lengths the one that takes the fewest cycles."""
-    depthwise = layer.mode == "depthwise"
-    equal = equal_stripe(config, pixels, depthwise=depthwise)
+    """Pixels per stripe of an instruction; ``best``: of all lengths the one that takes the fewest cycles. ``extent``
+    as of :meth:`ConvLayer.extent`."""
+    equal = equal_stripe(config, layer, extent)
     if not best:
         return equal
     added = bool(_accumulates(layer, in_channels))
 
     def cycles(stripe: int) -> int:
-        return array_cycles(config, layer, pixels, out_channels, in_channels, stripe, accumulate=added)
+        return array_cycles(config, layer, extent, out_channels, in_channels, stripe, accumulate=added)
 
-    longest = longest_stripe(config, depthwise=depthwise)
-    step = 1 if depthwise else config.pixel_lanes
-    lengths: list[int] = [equal, *range(min(round_up(pixels, step), longest), 0, -step)]
+    longest, step = longest_stripe(config, layer), layer.pixels_together(config)
+    lengths: list[int] = [equal, *range(min(round_up(extent % ROW, step), longest), 0, -step)]
     return min(lengths, key=cycles)
 
 
 def array_cycles(
     config: Config,
     layer: ConvLayer,
-    pixels: int,
+    extent: int,
     out_channels: int,
     in_channels: int,
     stripe: int,
@@ -261,8 +282,13 @@ def array_cycles(
     accumulate: bool = False,
     repeated: bool = False,
 ) -> int:
-    """Cycles of one instruction: ``pixels`` of ``out_channels`` (one group of them), ``in_channels`` in this pass."""
+    """Cycles of one instruction: an ``extent`` of pixels of ``out_channels`` (one group of them), ``in_channels`` in
+    this pass."""
     blocks, last = _blocks(config, layer, out_channels)
+    if layer.mode == "depthwise":
+        (cycles,) = _depthwise_cycles(config, layer, extent, ((blocks, last),), stripe, accumulate=accumulate)
+        return cycles
+    pixels = extent
     steps = _steps(config, layer, in_channels, repeated=repeated)
     return array_duration(
         config, **steps, pixels=pixels, stripe=stripe, blocks=blocks, last=last, accumulate=accumulate
@@ -270,18 +296,18 @@ def array_cycles(
 
 
 @lru_cache(maxsize=65536)
-def repeated_cycles(config: Config, layer: ConvLayer, pixels: int) -> int:
-    """Cycles that repeated taps take on top, of ``pixels`` of all output channels."""
+def repeated_cycles(config: Config, layer: ConvLayer, extent: int) -> int:
+    """Cycles that repeated taps take on top, of an ``extent`` of pixels of all output channels."""
     if not layer.wide:
         return 0
-    lanes, stripe = layer.lanes(config), equal_stripe(config, pixels, depthwise=layer.mode == "depthwise")
+    lanes, stripe = layer.lanes(config), equal_stripe(config, layer, extent)
     blocks, channels = len({channel // lanes for channel in layer.wide}), min(lanes, layer.out_channels)
     if layer.apart:
         spot = replace(layer, kernel=(layer.spot[1], layer.spot[3]))
-        again = array_cycles(config, spot, pixels, channels, layer.channels, stripe, accumulate=True)
+        again = array_cycles(config, spot, extent, channels, layer.channels, stripe, accumulate=True)
         return blocks * (layer.repeats - 1) * again
     once, more = (
-        array_cycles(config, layer, pixels, channels, layer.channels, stripe, repeated=repeated)
+        array_cycles(config, layer, extent, channels, layer.channels, stripe, repeated=repeated)
         for repeated in (False, True)
     )
     return blocks * (more - once)
@@ -290,29 +316,28 @@ def repeated_cycles(config: Config, layer: ConvLayer, pixels: int) -> int:
 def tile_cycles(
     config: Config,
     layer: ConvLayer,
-    pixels: Sequence[int],
+    extents: Sequence[int],
     out_channels: Sequence[int],
     in_channels: int,
     *,
     accumulate: bool,
     best: bool,
 ) -> Ints:
-    """:func:`array_cycles` of every number of pixels with every one of output channels, ascending, in their ``best`` or
+    """:func:`array_cycles` of every extent with every one of output channels, ascending, in their ``best`` or
     in equal stripes."""
-    steps = _steps(config, layer, in_channels)
     widths = tuple(_blocks(config, layer, channels) for channels in out_channels)
-    machine = machine_of(config)
-    if not best:
+    if not best and layer.mode == "depthwise":
+        rows = [
+            _depthwise_cycles(config, layer, n, widths, equal_stripe(config, layer, n), accumulate=accumulate)
+            for n in extents
+        ]
+    elif not best:
+        machine, steps = machine_of(config), _steps(config, layer, in_channels)
         rows = [
             array_durations(
-                machine,
-                **steps,
-                pixels=n,
-                stripe=equal_stripe(config, n, depthwise=steps["depthwise"]),
-                widths=widths,
-                accumulate=accumulate,
+                machine, **steps, pixels=n, stripe=equal_stripe(config, layer, n), widths=widths, accumulate=accumulate
             )
-            for n in pixels
+            for n in extents
         ]
     else:
         rows = [
@@ -328,32 +353,36 @@ def tile_cycles(
                 )
                 for channels in out_channels
             )
-            for n in pixels
+            for n in extents
         ]
     return np.array(rows, np.int64)
+
+
+def _depthwise_cycles(
+    config: Config, layer: ConvLayer, extent: int, widths: tuple[tuple[int, int], ...], stripe: int, *, accumulate: bool
+) -> tuple[int, ...]:
+    height, width = divmod(extent, ROW)
+    kh, kw = layer.taps
+    machine = Depthwise.of(config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1])
+    return depthwise_durations(machine, height=height, width=width, stripe=stripe, widths=widths, accumulate=accumulate)
 
 
 class _Steps(TypedDict):
     """What an instruction's steps depend on."""
 
-    depthwise: bool
     taps: int
     kc: int
     group: int
-    multiplier: int
     matrix_rows: int
 
 
 def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool = False) -> _Steps:
     kh, kw = layer.taps
-    depthwise = layer.mode == "depthwise"
     repeats = layer.repeats if repeated or in_channels < layer.channels else 1
     return {
-        "depthwise": depthwise,
         "taps": kh * kw * repeats,
         "kc": layer.kc(config, in_channels),
         "group": layer.together(config, in_channels),
-        "multiplier": layer.group[1] if depthwise else 1,
         "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
     }
 

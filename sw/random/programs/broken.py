@@ -105,12 +105,12 @@ def _limits(rng: random.Random, config: Config, words: Words) -> None:
     """A stripe, last block or channel multiplier beyond what there is, or a weight stream off its alignment."""
     changes = {
         REGISTERS[Unit.ARRAY]["STRIPE"].number: rng.randint(config.stripe + 1, 1023),
-        REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(
-            Unit.ARRAY, "BLOCKS", count=1, last=max(config.oc_lanes, config.depthwise_lanes) + 1
-        ),
+        REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(Unit.ARRAY, "BLOCKS", count=1, last=255),
         REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram) | 1,
         REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
-        REGISTERS[Unit.ARRAY]["MODE"].number: pack(Unit.ARRAY, "MODE", rounding=0, int32=0, accumulate=0, extra=7),
+        REGISTERS[Unit.ARRAY]["MODE"].number: pack(
+            Unit.ARRAY, "MODE", rounding=0, int32=0, accumulate=0, extra=7, slide=3
+        ),
         REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vector_lanes + 1),
     }
     where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in changes]

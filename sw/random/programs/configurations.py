@@ -40,7 +40,6 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "requant_lanes": (None, 1, 2, 3, 8),
     "vector_lanes": (None, 1, 2, 3, 5, 8, 16),
     "depthwise": (*DEPTHWISE, "native", "native"),
-    "depthwise_lanes": (None, 1, 3, 8, 32),
     "bus": BUS_WIDTHS,
     "outstanding": (1, 2, 3, 4, 16),
     **dict.fromkeys(FEATURES, (True, False, True)),
@@ -58,7 +57,6 @@ WHOLE = Config(
     stripe=7,
     requant_lanes=2,
     vector_lanes=3,
-    depthwise_lanes=6,
     bus=32,
     outstanding=2,
 )
@@ -91,12 +89,9 @@ def _config(drawn: dict[str, Any]) -> Config | None:
     ic, oc = drawn.pop("lanes")
     least = drawn.pop("sram_kib") << 10
     bank = 1 << (ceil_div(least, drawn["banks"]) - 1).bit_length()
-    if drawn["depthwise"] != "native":
-        drawn["depthwise_lanes"] = None
     while drawn["pixel_lanes"] > 1 and ic * oc * drawn["pixel_lanes"] > MOST_MULTIPLIERS:
         drawn["pixel_lanes"] //= 2
-    stripe = MAX_STRIPE * drawn["pixel_lanes"]
-    for name, most in (("depthwise_lanes", ic * oc), ("requant_lanes", oc), ("stripe", stripe)):
+    for name, most in (("requant_lanes", oc), ("stripe", MAX_STRIPE * drawn["pixel_lanes"])):
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):

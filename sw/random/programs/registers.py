@@ -10,10 +10,10 @@ from dovetail.isa.instructions.checks import (
     check,
     claim,
     has,
-    input_blocks,
     lanes_of,
-    longest_stripe,
+    stream_words,
     weight_rows,
+    weight_sets,
 )
 from dovetail.isa.instructions.table import (
     DMA_OPS,
@@ -58,7 +58,6 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
                 requant_lanes=rng.choice((None, None, 1, 2, 3)),
                 vector_lanes=rng.choice((None, 1, 3, 4, 8)),
                 depthwise=depthwise,
-                depthwise_lanes=rng.choice((None, 3, 8)) if depthwise == "native" else None,
                 bus=rng.choice(BUS_WIDTHS),
                 outstanding=rng.choice((1, 2, 4, 16)),
                 matmul=rng.random() < 0.8,
@@ -211,40 +210,51 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "int32": int(rng.random() < 0.2),
         "accumulate": int(rng.random() < 0.2),
         "extra": rng.choice((0, 0, rng.randint(0, 7))),
+        "slide": 0,
     }
     multiplier = 1
     row = INSTRUCTIONS[op]
     if row.depthwise:
-        mode["extra"] = min(mode["extra"], config.depthwise_lanes - 1)
+        mode["extra"] = min(mode["extra"], config.oc_lanes - 1)
+        mode["slide"] = rng.choice((0, 1, 1, 2))
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
+    most = min(config.depthwise_sets, config.stripe_rows) if row.depthwise else config.weight_sets
+    sets = rng.randint(1, 1 if multiplier > 1 else most) if most > 1 else 1
+    values["KC"] = pack(unit, "KC", blocks=1, group=sets - 1)
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
     if row.matrix and rng.random() < 0.7:
         kh = kw = 1
+    if row.depthwise and rng.random() < 0.3:
+        kw = rng.choice((4, 5, 7))
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
     kc = rng.randint(1, max(1, min(3 + 2 * (config.weight_sets - 1), 48 // config.ic_lanes)))
-    group = rng.randrange(config.weight_sets) if config.weight_sets > 1 else 0
-    longest = longest_stripe(config, depthwise=row.depthwise)
     if row.depthwise:
-        read, steps = -(-channels // multiplier), kh * kw
+        read, kc = -(-channels // multiplier), rng.randint(0, 3)
     else:
-        read, steps = max(1, kc * config.ic_lanes - rng.randint(0, config.ic_lanes - 1)), kh * kw * kc
+        read = max(1, kc * config.ic_lanes - rng.randint(0, config.ic_lanes - 1))
     values |= _window(rng, config, unit, read, kh, kw)
     item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
     _output(rng, config, unit, values, count, last, lanes, item)
-    records = config.param_rows(array_lanes(config, op))
-    stream = count * (records + steps * weight_rows(config, op)) * config.word_bytes
+    values["KC"] = pack(unit, "KC", blocks=kc, group=sets - 1)
+    view = View(unit, sequence(unit, values))
+    if mode["slide"]:
+        values["KX_STEP"] = values["X_STEP"] // mode["slide"]
+        if rng.random() < 0.5:
+            values["X_STEP"] = rng.randint(0, 300)
+    together = config.pixel_lanes if mode["slide"] or not row.depthwise else 1
+    stripe = min(config.stripe_rows // (sets if row.depthwise else 1) * together, config.stripe)
+    stream = stream_words(config, op, view) * config.word_bytes
     if rng.random() < 0.08:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
     values |= {
-        "KC": rng.randint(0, 3) if row.depthwise else pack(Unit.ARRAY, "KC", blocks=kc, group=group),
         "W_ADDR": rng.randrange(config.sram) // config.word_bytes * config.word_bytes,
         "W_BYTES": stream,
-        "STRIPE": rng.choice((longest, rng.randint(1, longest))),
+        "STRIPE": rng.choice((stripe, rng.randint(1, stripe))),
     }
-    values |= _matrix(rng, config, steps * config.ic_lanes, channels)
+    values |= _matrix(rng, config, kh * kw * kc * config.ic_lanes, channels)
     _spoil(rng, values)
     return values
 
@@ -346,10 +356,9 @@ def near_tie(drawn: int, shift: int) -> int:
 
 def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers) -> bytes:
     """Bytes for an ARRAY operation's weight stream: records that make sense, random weights."""
-    lanes = array_lanes(config, op)
     view = View(Unit.ARRAY, sequence(Unit.ARRAY, values))
-    taps = view.taps
-    steps = taps * input_blocks(op, view) * weight_rows(config, op)
+    lanes = array_lanes(config, op, view)
+    words = weight_sets(config, op, view) * weight_rows(config, op, view)
     onnx = view["MODE", "rounding"] == 1
     stream = b""
     for _ in range(view["BLOCKS", "count"]):
@@ -361,7 +370,7 @@ def weight_stream(rng: random.Random, config: Config, op: Op, values: Registers)
             records += (bias & MASK).to_bytes(4, "little") + mult.to_bytes(4, "little")
             records += (shift & MASK).to_bytes(4, "little") + bytes(4)
         stream += records.ljust(config.param_rows(lanes) * config.word_bytes, b"\0")
-        weights = rng.randbytes(steps * config.word_bytes)
+        weights = rng.randbytes(words * config.word_bytes)
         # A quarter of the blocks scales biases alone.
         stream += bytes(len(weights)) if weights and weights[0] < 64 else weights
     return stream

@@ -20,9 +20,7 @@ CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=32, memory=MemoryTiming(read_latency=7, write_latency=5)
 )
 WIDE = CONFIG.replace(bus=128, outstanding=2, memory=MemoryTiming(read_latency=3, write_latency=9, beat_cycles=2))
-ODD = Config(
-    ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=2, vector_lanes=3, depthwise_lanes=4, sram="40 KiB", banks=5
-)
+ODD = Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=2, vector_lanes=3, sram="40 KiB", banks=5)
 CORES: dict[Unit, Any] = {
     Unit.LOAD: LoadCore,
     Unit.ARRAY: ArrayCore,

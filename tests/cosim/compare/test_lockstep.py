@@ -21,11 +21,11 @@ from dovetail.sw.runtime.engine import RunResult
 SMALL = {
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
     "3x5": Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7),
-    "2x3x4": Config(ic_lanes=2, oc_lanes=3, pixel_lanes=4, sram="40 KiB", banks=5, bus=32, depthwise_lanes=4),
+    "2x3x4": Config(ic_lanes=2, oc_lanes=3, pixel_lanes=4, sram="40 KiB", banks=5, bus=32),
 }
 LARGE = {
     "1x64": Config(ic_lanes=1, oc_lanes=64, sram="128 KiB", bus=128),
-    "64x1": Config(ic_lanes=64, oc_lanes=1, sram="128 KiB", depthwise_lanes=16),
+    "64x1": Config(ic_lanes=64, oc_lanes=1, sram="128 KiB"),
     "16x16": Config(ic_lanes=16, oc_lanes=16, sram="96 KiB", bus=256, outstanding=16, vector_lanes=16),
     "emulated": Config(ic_lanes=4, oc_lanes=12, sram="64 KiB", depthwise="emulated", requant_lanes=5),
     "512-bit": Config(ic_lanes=5, oc_lanes=3, sram="64 KiB", bus=512, outstanding=2, stripe=1, vector_lanes=1),
@@ -39,7 +39,7 @@ LARGE = {
         activation=False,
         depthwise="none",
     ),
-    "stripes": Config(ic_lanes=2, oc_lanes=8, sram="64 KiB", stripe=64, depthwise_lanes=3, requant_lanes=8),
+    "stripes": Config(ic_lanes=2, oc_lanes=8, sram="64 KiB", stripe=64, requant_lanes=8),
 }
 
 

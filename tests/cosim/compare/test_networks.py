@@ -53,7 +53,7 @@ BLOCKS = {
 }
 """Cycles on 8x8."""
 SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7)
+ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3)
 
 
 def test_windows_in_the_padding_alone(build_cache: Path) -> None:

@@ -65,7 +65,7 @@ def test_wrong_layers(network: CompiledNetwork, text: str, message: str) -> None
 
 
 def test_layers_on_the_host() -> None:
-    compiled = compile_network("zoo:dscnn", CONFIG.replace(depthwise="none", depthwise_lanes=None))
+    compiled = compile_network("zoo:dscnn", CONFIG.replace(depthwise="none"))
     with pytest.raises(NetworkError, match=r"^layer 'depthwise1' runs on the host: the configuration has depthwise"):
         layers_of(compiled, "depthwise1")
     assert len(windows_of(compiled.code, layers_of(compiled, "conv0..pointwise2"))) == 3, "one per segment"

@@ -24,7 +24,7 @@ READ_EVENTS = {
     "vector": "sram_read_vector",
     "store": "sram_read_store",
 }
-WIDE = Config(ic_lanes=5, oc_lanes=9, sram="64 KiB", requant_lanes=4, vector_lanes=4, depthwise_lanes=20, bus=64)
+WIDE = Config(ic_lanes=5, oc_lanes=9, sram="64 KiB", requant_lanes=4, vector_lanes=4, bus=64)
 """Weights, records and accumulators of several words each; two records per word."""
 
 

@@ -98,7 +98,7 @@ def test_mlperf_tiny(name: str, build: Callable[[CompiledNetwork], Path], tmp_pa
 def test_depthwise_convolutions_on_the_host(
     name: str, build: Callable[[CompiledNetwork], Path], tmp_path: Path
 ) -> None:
-    compiled = compile_network(MODELS / name, Config.load("small").replace(depthwise="none", depthwise_lanes=None))
+    compiled = compile_network(MODELS / name, Config.load("small").replace(depthwise="none"))
     assert len(compiled.code.segments) == 5
     check(compiled, build(compiled), tmp_path)
 

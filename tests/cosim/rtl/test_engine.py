@@ -23,7 +23,7 @@ from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.engines import create
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-SMALLEST = Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4, depthwise_lanes=1)
+SMALLEST = Config(ic_lanes=1, oc_lanes=1, sram="32 KiB", banks=4)
 """The least to elaborate, where nothing runs."""
 
 

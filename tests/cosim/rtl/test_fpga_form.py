@@ -11,12 +11,12 @@ from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.isa.config.resolved import Config
 from tests.cosim.compare.test_lockstep import SMALL
 
-SMALLEST = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=256, outstanding=2, depthwise_lanes=3)
+SMALLEST = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=256, outstanding=2)
 """Everything there is, and few multipliers: the least to build. Its words hold two requantisation records, 4 KiB are
 less than the longest burst: neither is so in the accelerators of the other default tests."""
 CONFIGS = SMALL | {
     "2x2": SMALLEST,
-    "one stripe": Config(ic_lanes=2, oc_lanes=8, sram="32 KiB", stripe=1, depthwise_lanes=3, requant_lanes=8),
+    "one stripe": Config(ic_lanes=2, oc_lanes=8, sram="32 KiB", stripe=1, requant_lanes=8),
 }
 
 

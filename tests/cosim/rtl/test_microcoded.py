@@ -17,8 +17,8 @@ from dovetail.sw.runtime.compiled_network import compile_network
 CONFIG = Config.load("icebreaker")
 MEMORY = BoardMemory("spram", 64 << 10)
 OTHERS = {
-    "16x1": CONFIG.replace(ic_lanes=16, oc_lanes=1, depthwise_lanes=5, sram="32 KiB"),
-    "1x16": CONFIG.replace(ic_lanes=1, oc_lanes=16, depthwise="none", depthwise_lanes=None, banks=8),
+    "16x1": CONFIG.replace(ic_lanes=16, oc_lanes=1, sram="32 KiB"),
+    "1x16": CONFIG.replace(ic_lanes=1, oc_lanes=16, depthwise="none", banks=8),
 }
 
 

@@ -198,5 +198,5 @@ def test_common() -> None:
     shared = common(rows(SRAM, [cost(20), cost(30), "broken"]).rows)
     assert shared["bus"] == 64 and shared["pe"] == 64 and "sram" not in shared
     assert common([]) == {}
-    none = Space(TWO, Config(), {"depthwise_lanes": (4, 999)})
+    none = Space(TWO, Config(), {"requant_lanes": (4, 999)})
     assert common([row_of(none, none.point(n), []) for n in (1,)]) == {}

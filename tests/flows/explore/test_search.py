@@ -38,7 +38,7 @@ def cost_of(config: Config) -> Cost:
     depthwise = {
         "none": 0,
         "emulated": 4_000_000 // config.ic_lanes,
-        "native": 1_000_000 // max(config.depthwise_lanes, 1),
+        "native": 1_000_000 // (config.oc_lanes * config.pixel_lanes),
     }
     compute = 10_000_000 // config.macs_per_cycle + depthwise[config.depthwise]
     traffic = 1_000_000 + 40_000_000_000 // config.sram

@@ -68,10 +68,9 @@ def test_values_are_read_as_in_a_space_file() -> None:
 
 
 def test_a_combination_that_breaks_a_rule_is_a_point_with_its_reason() -> None:
-    grid = space({"depthwise": ["native", "none"], "depthwise_lanes": [4, 8]})
-    assert [point.error for point in grid] == ["", ""] + [
-        'depthwise_lanes must be left out unless depthwise is "native"'
-    ] * 2
+    grid = space({"stripe": [32, 64], "requant_lanes": [8, 9]})
+    errors = ["", "requant_lanes must be 1..8, not 9"]
+    assert [point.error for point in grid] == [errors[0]] * 2 + [errors[1]] * 2
     assert [point.config is None for point in grid] == [False, False, True, True]
 
 

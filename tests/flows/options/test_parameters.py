@@ -51,14 +51,13 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
         (["--requant-lanes", "2", "--vector-lanes", "1"], Config(requant_lanes=2, vector_lanes=1)),
         (["--pooling", "false"], Config(pooling=False)),
         (["--depthwise", "emulated"], Config(depthwise="emulated")),
-        (["--depthwise-lanes", "4"], Config(depthwise_lanes=4)),
         (
             ["--mem-latency", "7", "--mem-write-latency", "8", "--beat-cycles", "2"],
             Config(memory=MemoryTiming(read_latency=7, write_latency=8, beat_cycles=2)),
         ),
         (["--read-latency", "7", "--write-latency", "8"], Config(memory=MemoryTiming(read_latency=7, write_latency=8))),
         (["--config", "16x16", "--bus", "128"], Config(ic_lanes=16, oc_lanes=16, sram="512 KiB", bus=128)),
-        (["--config", "small", "--depthwise", "none"], SMALL.replace(depthwise="none", depthwise_lanes=None)),
+        (["--config", "small", "--depthwise", "none"], SMALL.replace(depthwise="none")),
     ],
 )  # fmt: skip
 def test_flags(argv: list[str], expected: Config) -> None:
@@ -101,10 +100,6 @@ def test_derived_parameters_follow(pe: int, flow: str) -> None:
         ),
         (["--pe", "7"], "pe must be 8..1024, not 7"),
         (["--lanes", "8x8", "--pe", "64"], "give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes"),
-        (
-            ["--depthwise", "none", "--depthwise-lanes", "4"],
-            'depthwise_lanes must be left out unless depthwise is "native"',
-        ),
         (["--mem-latency", "0"], "read_latency must be 1..4096, not 0"),
     ],
 )
@@ -182,4 +177,4 @@ def test_lists_hold_no_value_twice(capsys: pytest.CaptureFixture[str]) -> None:
 def test_flat() -> None:
     row = parameters.flat(Config(pe=64, dataflow="input", depthwise="none"))
     assert list(row) == list(PARAMETERS)
-    assert (row["pe"], row["dataflow"], row["depthwise_lanes"], row["read_latency"]) == (64, "input", 0, 40)
+    assert (row["pe"], row["dataflow"], row["depthwise"], row["read_latency"]) == (64, "input", "none", 40)

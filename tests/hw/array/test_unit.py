@@ -22,7 +22,7 @@ from dovetail.hw.common.clocking import gated_sources, never_gate
 from dovetail.hw.common.ports import Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, claim, has, longest_stripe, regions
+from dovetail.isa.instructions.checks import View, check, claim, has, regions
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
@@ -37,19 +37,20 @@ Ints = npt.NDArray[np.int64]
 INDEX = {name: register.index for name, register in REGISTERS[Unit.ARRAY].items()}
 WRAP = 1 << 32
 
-SMALL = Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=2, depthwise_lanes=4, sram="32 KiB", banks=4)
+SMALL = Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=2, sram="32 KiB", banks=4)
 CONFIGS = {
     "3x5": SMALL,
     "1x1": Config(ic_lanes=1, oc_lanes=1, requant_lanes=1, sram="40 KiB", banks=5),
     "8x8": Config(ic_lanes=8, oc_lanes=8, requant_lanes=3, sram="32 KiB"),
     "1x64": Config(ic_lanes=1, oc_lanes=64, requant_lanes=5, depthwise="none", sram="64 KiB"),
-    "3x40": Config(ic_lanes=3, oc_lanes=40, requant_lanes=4, depthwise_lanes=11, sram="64 KiB"),
-    "5x7": Config(ic_lanes=5, oc_lanes=7, requant_lanes=4, depthwise_lanes=9, sram="64 KiB", matmul=False),
+    "3x40": Config(ic_lanes=3, oc_lanes=40, requant_lanes=4, sram="64 KiB"),
+    "5x7": Config(ic_lanes=5, oc_lanes=7, requant_lanes=4, sram="64 KiB", matmul=False),
     "64x1": Config(ic_lanes=64, oc_lanes=1, sram="64 KiB"),
-    "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, depthwise_lanes=26, sram="112 KiB", banks=7),
-    "4x4x2": Config(ic_lanes=4, oc_lanes=4, pixel_lanes=2, requant_lanes=3, depthwise_lanes=8, sram="64 KiB"),
     "3x5x4": Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, stripe=22, requant_lanes=2, bus=256, sram="64 KiB"),
-    "1x2x8": Config(ic_lanes=1, oc_lanes=2, pixel_lanes=8, depthwise="none", sram="64 KiB", matmul=False),
+    "4x8x2": Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB", requant_lanes=4),
+    "3x4x4": Config(ic_lanes=3, oc_lanes=4, pixel_lanes=4, sram="64 KiB", requant_lanes=3, stripe=256),
+    "1x3x8": Config(ic_lanes=1, oc_lanes=3, pixel_lanes=8, sram="64 KiB", requant_lanes=2),
+    "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, sram="112 KiB", banks=7),
 }
 
 
@@ -69,18 +70,27 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     """What the instruction does to ``memory``, output pixel by output pixel."""
     depthwise, product = op == Op.DEPTH_CONV, op == Op.MAT_MUL
     multiplier = r["MODE", "extra"] + 1 if depthwise else 1
-    records = config.depthwise_lanes if depthwise else config.oc_lanes
+    sets = r["KC", "group"] + 1 if depthwise else 1
+    records = sets * config.oc_lanes
     lanes = records - records % multiplier
     inputs = lanes // multiplier if depthwise else config.ic_lanes
-    kc, rows = (1, 1) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
+    kc, rows = (1, 0) if depthwise else (r["KC", "blocks"], 0 if product else config.weight_rows)
     height, width = r["TILE", "height"], r["TILE", "width"]
     wrap = modulus(config)
     (in_addr, in_bytes), (w_addr, w_bytes), (out_addr, out_bytes) = map(r.region, ("IN", "W", "OUT"))
     low, high = (int8(r["QUANT", name]) for name in ("lo", "hi")) if op != Op.CONV else (-128, 127)
     item = 4 if r["MODE", "int32"] else 1
     params = config.param_rows(records) * config.word_bytes
-    taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"]) for kx in range(r["GEOMETRY", "kw"]) for c in range(kc)]
+    together = min(config.ic_lanes, r["GEOMETRY", "kw"]) if depthwise else 1
+    columns = -(-r["GEOMETRY", "kw"] // together) * together
+    taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"]) for kx in range(columns) for c in range(kc)]
     size = params + len(taps) * rows * config.word_bytes
+    set_bytes = -(-together * config.oc_lanes // config.word_bytes) * config.word_bytes
+    if depthwise:
+        size += len(taps) // together * sets * set_bytes
+    slide = r["MODE", "slide"] if depthwise else 0
+    x_step = slide * r["KX_STEP"] if slide else r["X_STEP"]
+    stripe_width = width if depthwise else height * width
     y, x = (a.reshape(-1, 1).astype(np.int64) for a in np.mgrid[:height, :width])
     lane = np.arange(lanes) // multiplier if depthwise else np.arange(inputs)
     source = memory.copy()
@@ -95,8 +105,8 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         for n, (ky, kx, c) in enumerate(taps):
             first = (block if depthwise else c) * inputs
             row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
-            col = (x * r["X_STEP"] + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % wrap
-            off = r["ORIGIN"] + y * r["Y_STEP"] + x * r["X_STEP"] + ky * r["KY_STEP"] + kx * r["KX_STEP"]
+            col = (x * x_step + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % wrap
+            off = r["ORIGIN"] + y * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * r["KX_STEP"]
             off = (off + first + lane) % wrap
             inside = (row < r["IN_ROWS"] % wrap) & (col < r["ROW_BYTES"] % wrap) & (off < in_bytes)
             values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
@@ -105,12 +115,21 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
             if matrix:
                 sums += (values.astype(np.int64) - int8(r["QUANT", "zero_in"])) @ matrix.weights(n, block)
             elif depthwise:
-                sums += values.astype(np.int64) * weights[:lanes]
+                # The last of the taps that are multiplied together is on the first input lane.
+                step, tap = divmod(n, together)
+                first = params + step * sets * set_bytes + (together - 1 - tap) * config.oc_lanes
+                mine = [stream[first + k * set_bytes :][: config.oc_lanes].view(np.int8) for k in range(sets)]
+                sums += values.astype(np.int64) * np.concatenate(mine)[:lanes]
             else:
                 sums += values.astype(np.int64) @ weights[: inputs * lanes].reshape(inputs, lanes).astype(np.int64)
         at = (y * r["OUT_Y_STEP"] + x * r["OUT_X_STEP"])[:, 0].tolist()
-        for start in range(0, height * width, r["STRIPE", "pixels"]):
-            stripe = range(start, min(start + r["STRIPE", "pixels"], height * width))
+        starts = [
+            (line, n)
+            for line in range(0, height * width, stripe_width)
+            for n in range(0, stripe_width, r["STRIPE", "pixels"])
+        ]
+        for line, n in starts:
+            stripe = range(line + n, line + min(n + r["STRIPE", "pixels"], stripe_width))
             totals = {p: sums[p] + bias for p in stripe}
             if r["MODE", "accumulate"]:
                 totals = {p: sums[p] + old(config, r, memory, at[p], block * lanes, lanes) for p in stripe}
@@ -120,8 +139,13 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
                     scale = mult & 0x7FFF_FFFF, (shift & 63 ^ 32) - 32
                     rounding = Rounding(r["MODE", "rounding"])
                     total = requantise(total, *scale, rounding, int8(r["QUANT", "zero_out"]), low, high)
-                for group in range(0, channels, config.requant_lanes):
-                    data = total[group : min(group + config.requant_lanes, channels)].view(np.uint8)
+                parts = [
+                    (n, min(n + config.requant_lanes, first + config.oc_lanes, channels))
+                    for first in range(0, channels, config.oc_lanes)
+                    for n in range(first, min(first + config.oc_lanes, channels), config.requant_lanes)
+                ]
+                for group, past in parts:
+                    data = total[group:past].view(np.uint8)
                     off_out = (at[p] + (block * lanes + group) * item) % wrap
                     if off_out + len(data) <= out_bytes:
                         memory[out_addr + off_out :][: len(data)] = data
@@ -183,16 +207,21 @@ class Layer:
     int32: int = 0
     accumulate: int = 0
     extra: int = 0
+    sets: int = 1
+    slide: int = 0
     transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
     def registers(self, config: Config) -> View:
         depthwise, product = self.op == Op.DEPTH_CONV, self.op == Op.MAT_MUL
         multiplier = self.extra + 1 if depthwise else 1
-        records = config.depthwise_lanes if depthwise else config.oc_lanes
+        sets = min(self.sets, 1 if self.extra else config.depthwise_sets, config.stripe_rows) if depthwise else 1
+        records = sets * config.oc_lanes
         lanes = records - records % multiplier
         inputs = lanes // multiplier if depthwise else config.ic_lanes
-        rows, kc = (1, 1) if depthwise else (0 if product else config.weight_rows, self.kc)
+        rows, kc = 0 if product else config.weight_rows, 1 if depthwise else self.kc
+        together = config.pixel_lanes if self.slide else 1
+        longest = config.stripe_rows // sets * together if depthwise else config.stripe
         last = min(self.last or lanes, lanes)
         (height, width), (kh, kw) = self.tile, self.kernel
         channels = inputs * (self.blocks if depthwise else kc)
@@ -200,7 +229,11 @@ class Layer:
         in_columns = max(1, (width - 1) * self.stride + (kw - 1) * self.dilation + 1 - 2 * self.pad)
         pitch, outputs = in_columns * channels, (self.blocks - 1) * lanes + last
         pixel = outputs * (4 if self.int32 or self.accumulate else 1)
-        words = self.blocks * (config.param_rows(records) + kh * kw * kc * rows)
+        weights = kh * kw * kc * rows
+        if depthwise:
+            taps = min(config.ic_lanes, kw)
+            weights = kh * -(-kw // taps) * sets * config.depthwise_rows(taps)
+        words = self.blocks * (config.param_rows(records) + weights)
         bank = config.bank_bytes
         shared = kh * kw * kc * config.ic_lanes  # what an output of a matrix product is the sum of
         pitch_b, rows_b = (shared, outputs) if self.transposed else (outputs, shared)
@@ -224,17 +257,18 @@ class Layer:
             "OUT_Y_STEP": width * pixel,
             "OUT_X_STEP": pixel,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=self.blocks, last=last),
-            "KC": pack(Unit.ARRAY, "KC", blocks=kc, group=self.group),
+            "KC": pack(Unit.ARRAY, "KC", blocks=kc, group=sets - 1 if depthwise else self.group),
             "W_ADDR": 2 * bank,
             "W_BYTES": min(words * config.word_bytes, bank if product else 2 * bank),
-            "STRIPE": min(self.stripe or config.stripe, longest_stripe(config, depthwise=depthwise)),
+            "STRIPE": min(self.stripe or longest, longest, config.stripe),
             "MODE": pack(
                 Unit.ARRAY,
                 "MODE",
                 rounding=self.rounding,
                 int32=self.int32,
                 accumulate=self.accumulate,
-                extra=self.extra,
+                extra=self.extra if depthwise else 0,
+                slide=self.slide if depthwise else 0,
             ),
             "B_ADDR": 3 * bank + 7,
             "B_BYTES": min(rows_b * pitch_b, bank - 7),
@@ -313,8 +347,10 @@ LAYERS = {
 }
 
 FAULTS = {
-    "multiplier above the lanes": ({"MODE": 4 << 4}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "multiplier above the lanes": ({"MODE": 5 << 4}, Cause.TOO_LARGE, Op.DEPTH_CONV),
     "last block with a multiplier": ({"MODE": 2 << 4, "BLOCKS": 1 | 4 << 16}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "slide": ({"MODE": 3 << 8}, Cause.TOO_LARGE, Op.DEPTH_CONV),
+    "sets": ({"KC": 1 << 16}, Cause.TOO_LARGE, Op.DEPTH_CONV),
     "no matrix": ({"B_BYTES": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
     "no steps of a product": ({"KC": 0}, Cause.ZERO_SIZE, Op.MAT_MUL),
     "matrix outside": ({"B_ADDR": 32768 - 14}, Cause.SRAM_RANGE, Op.MAT_MUL),
@@ -354,12 +390,14 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         kc=rng.choice([1, 1, 2, 3]),
         blocks=rng.choice([1, 1, 2, 3]),
         group=rng.randrange(config.weight_sets),
-        last=rng.choice([None, rng.randint(1, max(config.oc_lanes, config.depthwise_lanes))]),
+        last=rng.choice([None, rng.randint(1, config.oc_lanes * config.depthwise_sets)]),
         stripe=rng.choice([None, 1, 2, rng.randint(1, config.stripe)]),
         rounding=rng.randint(0, 1),
         int32=int(rng.random() < 0.2),
         accumulate=int(rng.random() < 0.3),
-        extra=rng.choice([0, rng.randrange(min(8, max(config.depthwise_lanes, 1)))]),
+        extra=rng.choice([0, 0, rng.randrange(min(8, config.oc_lanes))]),
+        sets=rng.randint(1, 4),
+        slide=rng.choice([0, 1, 1, 2]),
         transposed=rng.randint(0, 1),
     )
     values = layer.registers(config)
@@ -526,15 +564,16 @@ def test_layers(names: list[str]) -> None:
 @pytest.mark.parametrize("lanes", [2, 4])
 def test_pixel_lanes(lanes: int) -> None:
     """Pixels that fill the lanes and that do not, fewer and more input blocks than there are weight sets."""
-    config = Config(
-        ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=2, depthwise_lanes=4, sram="32 KiB", banks=4
-    )
+    config = Config(ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=2, sram="32 KiB", banks=4)
     layers = (
         Layer(kc=7, group=config.weight_sets - 1, kernel=(1, 2), tile=(3, 5), stripe=2 * lanes, blocks=2, last=2),
         Layer(kc=3, group=1, tile=(1, 7), stripe=5, pad=1, kernel=(3, 1), accumulate=1, blocks=2),
         Layer(op=Op.MAT_MUL, kc=4, group=2, tile=(5, 1), transposed=1, blocks=2),
         Layer(op=Op.MAT_MUL, kc=5, group=3, tile=(2, 3), stripe=1),
         Layer(op=Op.DEPTH_CONV, kernel=(2, 2), tile=(3, 4), accumulate=1, blocks=2, last=3),
+        Layer(op=Op.DEPTH_CONV, kernel=(3, 3), slide=1, sets=2, tile=(2, 9), pad=1, blocks=2, last=4),
+        Layer(op=Op.DEPTH_CONV, kernel=(2, 5), slide=2, stride=2, sets=3, tile=(2, 5), accumulate=1, int32=1, stripe=3),
+        Layer(op=Op.DEPTH_CONV, kernel=(3, 1), slide=1, extra=2, tile=(1, 5), blocks=3, last=2),
     )
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
@@ -572,7 +611,7 @@ def test_faults() -> None:
 def test_duration_is_the_rule() -> None:
     """The engine passes on what the rule needs."""
     r = Layer(kernel=(2, 3), kc=2, blocks=3, last=2, tile=(3, 5), stripe=4).registers(SMALL)
-    rule = array_duration(SMALL, depthwise=False, taps=6, kc=2, pixels=15, stripe=4, blocks=3, last=2, accumulate=False)
+    rule = array_duration(SMALL, taps=6, kc=2, pixels=15, stripe=4, blocks=3, last=2, accumulate=False)
     assert duration(SMALL, Op.CONV, r) == rule
 
 

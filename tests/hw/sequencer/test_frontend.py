@@ -28,7 +28,7 @@ CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 CONFIGS = {
     "all": CONFIG,
     "no vector, no depthwise": CONFIG.replace(
-        pooling=False, elementwise=False, activation=False, matmul=False, depthwise="none", depthwise_lanes=None
+        pooling=False, elementwise=False, activation=False, matmul=False, depthwise="none"
     ),
 }
 

@@ -13,40 +13,40 @@ from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config, array_of, lanes_of
 
 HASHES = {
-    "default": 0x3FA5_E4DC_7BC9_F954,
-    "8x8": 0x055F_1BEB_15FD_3930,
-    "16x16": 0x138F_D528_02A7_6A17,
-    "4x8x2": 0xDC48_AA9C_3DF4_1233,
-    "4x16x4": 0x701B_C204_4FF9_383A,
-    "small": 0x1CF3_8C3F_6CD7_9051,
-    "icebreaker": 0x10C4_18AE_043E_3829,
-    "ulx3s": 0xA141_3ACC_882A_302D,
-    "ulx3s-8x16": 0x382B_A8E2_C6FB_6EF0,
-    "ecp5-evn": 0x1D54_81C8_AF37_E431,
-    "study-64-512KiB-input": 0xD75F_36AE_020F_641B,
-    "study-64-512KiB-output": 0xE445_8ED0_EB50_DFAD,
-    "study-64-1MiB-input": 0x4D25_9C07_3F6E_FC0A,
-    "study-64-1MiB-output": 0x0A0F_A680_99FB_A9DA,
-    "study-64-256MiB-input": 0x08AD_57B5_1CA2_498F,
-    "study-64-256MiB-output": 0x9D8A_ABC6_4251_D4A1,
-    "study-128-512KiB-input": 0x25A6_2FD8_9539_7260,
-    "study-128-512KiB-output": 0xA4F2_BF32_E402_B518,
-    "study-128-1MiB-input": 0x485F_184E_EC5A_F3FC,
-    "study-128-1MiB-output": 0xCBF4_0541_0EC4_E86D,
-    "study-128-256MiB-input": 0x8F92_58A2_6FDE_4BB8,
-    "study-128-256MiB-output": 0x1EF7_E33D_F254_A8BC,
+    "default": 0xFA26_6123_92C2_BBB3,
+    "8x8": 0x1426_D8D2_76D7_E40D,
+    "16x16": 0x9F61_9A47_B401_BF68,
+    "4x8x2": 0x8B47_0670_AD5D_99D9,
+    "4x16x4": 0x8780_A04B_4978_DE09,
+    "small": 0x418B_E550_465E_AAAA,
+    "icebreaker": 0xBBC4_AAF0_31BE_2B62,
+    "ulx3s": 0x0294_6BD5_E039_72D4,
+    "ulx3s-8x16": 0x234F_4CBB_1ADB_D78A,
+    "ecp5-evn": 0x0EE4_D805_F7F6_4253,
+    "study-64-512KiB-input": 0x27E9_C9FB_C5F6_7BBE,
+    "study-64-512KiB-output": 0x43B0_C862_A510_C227,
+    "study-64-1MiB-input": 0x4FCC_0E85_1687_7AC6,
+    "study-64-1MiB-output": 0x97ED_6498_27BB_F616,
+    "study-64-256MiB-input": 0xAA25_65E9_A51B_4854,
+    "study-64-256MiB-output": 0x5EDF_5641_363E_CD2A,
+    "study-128-512KiB-input": 0x51F9_1637_102A_53AF,
+    "study-128-512KiB-output": 0x1260_B423_14DF_20C5,
+    "study-128-1MiB-input": 0xE4A7_A526_C51E_2C2C,
+    "study-128-1MiB-output": 0x36AD_6F1E_5B33_E505,
+    "study-128-256MiB-input": 0x269D_D759_1843_DA01,
+    "study-128-256MiB-output": 0xA75E_67BD_53DF_D6D2,
 }
 
 
 def test_default() -> None:
     config = Config()
     assert config == Config()
-    assert (config.ic_lanes, config.oc_lanes, config.sram, config.depthwise_lanes) == (8, 8, 256 << 10, 32)
-    assert (config.banks, config.bank_bytes, config.word_bytes) == (8, 32 << 10, 32)
+    assert (config.ic_lanes, config.oc_lanes, config.sram) == (8, 8, 256 << 10)
+    assert (config.banks, config.bank_bytes, config.word_bytes) == (8, 32 << 10, 16)
     assert (config.requant_lanes, config.vector_lanes, config.stripe) == (4, 4, 32)
     assert (config.bus, config.bus_bytes, config.outstanding) == (64, 8, 4)
-    assert (config.macs_per_cycle, config.acc_lanes, config.weight_rows) == (64, 32, 2)
-    assert config.param_rows(8) == 4
+    assert (config.macs_per_cycle, config.acc_lanes, config.weight_rows) == (64, 8, 4)
+    assert config.param_rows(8) == 8
 
 
 def test_the_default_sram_has_banks_of_its_own() -> None:
@@ -86,7 +86,7 @@ def test_the_array_in_words() -> None:
 
 def test_odd_lanes() -> None:
     config = Config(ic_lanes=3, oc_lanes=5)
-    assert (config.macs_per_cycle, config.word_bytes, config.weight_rows, config.depthwise_lanes) == (15, 16, 1, 15)
+    assert (config.macs_per_cycle, config.word_bytes, config.weight_rows) == (15, 16, 1)
 
 
 def test_pixel_lanes() -> None:
@@ -106,10 +106,22 @@ def test_one_pixel_lane_is_not_written() -> None:
     assert one == Config() and one.weight_sets == 1 and "pixel_lanes" not in one.to_dict()
 
 
-@pytest.mark.parametrize("scenario", ["none", "emulated"])
-def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
-    assert Config(depthwise=scenario).depthwise_lanes == 0
-    assert "depthwise_lanes" not in Config(depthwise=scenario).to_dict()
+def test_depthwise_sets_fit_a_word() -> None:
+    """And so do the pixel lanes' channels, where there is a DEPTH_CONV."""
+    config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=4, bus=32, requant_lanes=1, vector_lanes=1)
+    assert (config.word_bytes, config.depthwise_sets, config.depthwise_rows(3)) == (32, 4, 1)
+    assert config.replace(depthwise="none").word_bytes == 16
+    assert Config(ic_lanes=8, oc_lanes=8).depthwise_sets == 1
+    assert Config(ic_lanes=1, oc_lanes=64, pixel_lanes=8).depthwise_sets == 2  # 128 channels are the most of a block
+
+
+@pytest.mark.parametrize(
+    ("lanes", "results"), [((4, 8, 2), 8), ((8, 8, 1), 4), ((4, 16, 4), 16), ((2, 8, 1), 2), ((1, 16, 1), 2)]
+)
+def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, int], results: int) -> None:
+    """Nine MACs make a result: at full rate so many a cycle, if a pixel has as many channels."""
+    ic, oc, pixel = lanes
+    assert Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel).requant_lanes == results
 
 
 @pytest.mark.parametrize(
@@ -139,12 +151,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"ic_lanes": "8", "oc_lanes": 8}, "ic_lanes must be an integer, not '8'"),
         ({"pooling": 1}, "pooling must be true or false, not 1"),
         ({"depthwise": "some"}, "depthwise must be one of none, emulated, native, not 'some'"),
-        (
-            {"depthwise": "none", "depthwise_lanes": 8},
-            'depthwise_lanes must be left out unless depthwise is "native"',
-        ),
-        ({"depthwise_lanes": 65}, "depthwise_lanes must be 1..64, not 65"),
-        ({"requant_lanes": 33}, "requant_lanes must be 1..32, not 33"),
+        ({"requant_lanes": 9}, "requant_lanes must be 1..8, not 9"),
         ({"vector_lanes": 17}, "vector_lanes must be 1..16, not 17"),
         ({"stripe": 65}, "stripe must be 1..64, not 65"),
         ({"outstanding": 0}, "outstanding must be 1..16, not 0"),
@@ -156,7 +163,7 @@ def test_depthwise_lanes_are_for_native_only(scenario: str) -> None:
         ({"pe": "64"}, "pe must be an integer, not '64'"),
         (
             {"lanes": 8},
-            "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise, depthwise_lanes,"
+            "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise,"
             " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pixel_lanes, pooling,"
             " requant_lanes, serial, sram, stripe, vector_lanes",
         ),
@@ -272,5 +279,5 @@ def test_hash_sees_hardware_only() -> None:
 
 
 def test_replace_resets_what_is_derived() -> None:
-    config = Config().replace(ic_lanes=4, oc_lanes=4, requant_lanes=None, vector_lanes=None, depthwise_lanes=None)
+    config = Config().replace(ic_lanes=4, oc_lanes=4, requant_lanes=None, vector_lanes=None)
     assert config == Config(ic_lanes=4, oc_lanes=4)

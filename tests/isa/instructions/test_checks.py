@@ -6,7 +6,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
-CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, depthwise_lanes=10)
+CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3)
 BANK = CONFIG.bank_bytes
 
 OPERATIONS = [op for op, row in INSTRUCTIONS.items() if row.unit is not None]
@@ -40,7 +40,7 @@ def legal(op: Op, **changes: int) -> View:
 
 
 def array_mode(**fields: int) -> int:
-    return pack(Unit.ARRAY, "MODE", **{"rounding": 0, "int32": 0, "accumulate": 0, "extra": 0} | fields)
+    return pack(Unit.ARRAY, "MODE", **{"rounding": 0, "int32": 0, "accumulate": 0, "extra": 0, "slide": 0} | fields)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
@@ -80,12 +80,13 @@ def test_array_limits(op: Op) -> None:
 @pytest.mark.parametrize("op", ARRAY)
 @pytest.mark.parametrize(("pixel_lanes", "sets"), [(1, 1), (2, 4), (8, 16)])
 def test_groups_fit_the_weight_sets(op: Op, pixel_lanes: int, sets: int) -> None:
-    config = CONFIG.replace(pixel_lanes=pixel_lanes, ic_lanes=1, depthwise_lanes=6)
+    config = CONFIG.replace(pixel_lanes=pixel_lanes, ic_lanes=1)
     assert config.weight_sets == sets
     for group in (1, sets, sets + 1):
         if group <= 16:
             view = legal(op, KC=pack(Unit.ARRAY, "KC", blocks=1, group=group - 1))
-            fits = group <= sets or op == Op.DEPTH_CONV
+            most = config.depthwise_sets if op == Op.DEPTH_CONV else sets
+            fits = group <= most
             assert check(config, op, view) == (Cause.NONE if fits else Cause.TOO_LARGE)
 
 
@@ -106,8 +107,8 @@ def test_regions_end_with_the_sram(op: Op) -> None:
     [
         (Op.CONV, 7, 6),
         (Op.MAT_MUL, 7, 6),
-        (Op.DEPTH_CONV, 0, 10),
-        (Op.DEPTH_CONV, 2, 9),
+        (Op.DEPTH_CONV, 0, 6),
+        (Op.DEPTH_CONV, 3, 4),
         (Op.DEPTH_CONV, 5, 6),
         (Op.MOV, 0, 3),
     ],
@@ -122,10 +123,32 @@ def test_last_block_fits_the_lanes(op: Op, extra: int, lanes: int) -> None:
 
 
 def test_channel_multiplier_beyond_the_lanes() -> None:
-    config = Config(ic_lanes=4, oc_lanes=6, depthwise_lanes=5)
-    view = legal(Op.DEPTH_CONV, MODE=array_mode(extra=5))
+    config = Config(ic_lanes=4, oc_lanes=6)
+    view = legal(Op.DEPTH_CONV, MODE=array_mode(extra=6))
     assert lanes_of(config, Op.DEPTH_CONV, view) == 0
     assert check(config, Op.DEPTH_CONV, view) == Cause.TOO_LARGE
+
+
+def test_a_channel_multiplier_has_one_set() -> None:
+    config = CONFIG.replace(pixel_lanes=2)
+    for extra, sets, fits in ((0, 2, True), (1, 1, True), (1, 2, False)):
+        kc = pack(Unit.ARRAY, "KC", blocks=0, group=sets - 1)
+        view = legal(Op.DEPTH_CONV, MODE=array_mode(extra=extra), KC=kc)
+        assert check(config, Op.DEPTH_CONV, view) == (Cause.NONE if fits else Cause.TOO_LARGE)
+
+
+@pytest.mark.parametrize(("slide", "pixels"), [(0, 5), (1, 20), (2, 20)])
+def test_depthwise_stripes_have_a_row_per_set(slide: int, pixels: int) -> None:
+    """Of 10 rows of accumulators two sets leave 5 to each, of four pixels where they share a row."""
+    config = CONFIG.replace(pixel_lanes=4, stripe=40)
+    kc, mode = pack(Unit.ARRAY, "KC", blocks=0, group=1), array_mode(slide=slide)
+    for stripe in (pixels, pixels + 1):
+        view = legal(Op.DEPTH_CONV, MODE=mode, KC=kc, STRIPE=stripe)
+        assert check(config, Op.DEPTH_CONV, view) == (Cause.NONE if stripe == pixels else Cause.TOO_LARGE)
+
+
+def test_slides_go_to_two() -> None:
+    assert check(CONFIG, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, MODE=array_mode(slide=3))) == Cause.TOO_LARGE
 
 
 def test_division_needs_a_count() -> None:
@@ -199,5 +222,5 @@ def test_copies_come_with_any_vector_unit() -> None:
     nothing = {"pooling": False, "elementwise": False, "activation": False}
     assert not has(CONFIG.replace(**nothing), Op.MOV)
     assert all(has(CONFIG.replace(**nothing | {name: True}), Op.MOV) for name in nothing)
-    assert not has(CONFIG.replace(depthwise="none", depthwise_lanes=None), Op.DEPTH_CONV)
+    assert not has(CONFIG.replace(depthwise="none"), Op.DEPTH_CONV)
     assert all(has(CONFIG, op) for op in INSTRUCTIONS)

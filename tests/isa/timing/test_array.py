@@ -27,14 +27,13 @@ CONFIGS = (
     Config.load("16x16"),
     Config(ic_lanes=64, oc_lanes=1),
     Config(ic_lanes=1, oc_lanes=64, requant_lanes=3),
-    Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1, depthwise_lanes=11),
+    Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),
 )
 
 
 def window_by_window(
     config: Config,
     *,
-    depthwise: bool,
     taps: int,
     kc: int,
     pixels: int,
@@ -42,14 +41,13 @@ def window_by_window(
     blocks: int,
     last: int,
     accumulate: bool,
-    multiplier: int = 1,
     matrix_rows: int = 0,
     free: Free = NOTHING,
 ) -> int:
     """The same rule, without a shortcut."""
-    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
-    steps = taps * (1 if depthwise else kc)
-    rows = 0 if free.weights else 1 if depthwise else matrix_rows or config.weight_rows
+    lanes = config.oc_lanes
+    steps = taps * kc
+    rows = 0 if free.weights else matrix_rows or config.weight_rows
     least = 0 if free.steps else ACCUMULATE
     words = ceil_div(4 * lanes, config.word_bytes)
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
@@ -58,7 +56,7 @@ def window_by_window(
     drained = settled = time
     for block in range(blocks):
         last_block = block == blocks - 1
-        groups = ceil_div(last if last_block else lanes // multiplier * multiplier, config.requant_lanes)
+        groups = ceil_div(last if last_block else lanes, config.requant_lanes)
         for n, size in enumerate(sizes):
             time = max(time, buffers.pop(0))
             if accumulate and not free.steps:
@@ -74,20 +72,15 @@ def window_by_window(
 
 
 def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
-    depthwise = rng.random() < 0.3
-    multiplier = rng.choice([1, rng.randint(1, min(8, config.depthwise_lanes))]) if depthwise else 1
-    lanes = config.depthwise_lanes // multiplier * multiplier if depthwise else config.oc_lanes
     return {
-        "depthwise": depthwise,
         "taps": rng.choice([1, 1, 2, 9]),
         "kc": rng.choice([1, 1, 2, 5]),
         "pixels": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)]),
         "stripe": rng.choice([config.stripe, rng.randint(1, config.stripe), 1]),
         "blocks": rng.choice([1, 2, 3, rng.randint(1, 20)]),
-        "last": rng.randint(1, lanes),
+        "last": rng.randint(1, config.oc_lanes),
         "accumulate": rng.random() < 0.3,
-        "multiplier": multiplier,
-        "matrix_rows": 0 if depthwise else rng.choice([0, 0, config.ic_lanes, config.oc_lanes]),
+        "matrix_rows": rng.choice([0, 0, config.ic_lanes, config.oc_lanes]),
     }
 
 
@@ -120,9 +113,8 @@ def test_huge_shape_takes_no_time() -> None:
         "last": 3,
     }
     begin = time.perf_counter()
-    for depthwise in (False, True):
-        for accumulate in (False, True):
-            array_duration(Config(), depthwise=depthwise, accumulate=accumulate, **shape)
+    for accumulate in (False, True):
+        array_duration(Config(), accumulate=accumulate, **shape)
     assert time.perf_counter() - begin < 0.5
 
 
@@ -132,7 +124,7 @@ def test_tree_stages(lanes: int, stages: int) -> None:
 
 
 def test_matrix_reads_by_hand() -> None:
-    config = Config(ic_lanes=3, oc_lanes=64, requant_lanes=1, vector_lanes=1, depthwise_lanes=1, bus=32)
+    config = Config(ic_lanes=3, oc_lanes=64, requant_lanes=1, vector_lanes=1, depthwise="none", bus=32)
     assert config.word_bytes == 16
     assert matrix_reads(config, transposed=True) == 64
     assert matrix_reads(config, transposed=False) == 3 * 4  # four words of 16 bytes each
@@ -140,7 +132,7 @@ def test_matrix_reads_by_hand() -> None:
 
 def test_wide_matrix_makes_steps_longer() -> None:
     """A step's window lasts as long as its pixels or the reads of the next step's weights, whichever is more."""
-    shape: dict[str, Any] = {"depthwise": False, "taps": 1, "pixels": 8, "stripe": 8, "blocks": 1, "last": 1}
+    shape: dict[str, Any] = {"taps": 1, "pixels": 8, "stripe": 8, "blocks": 1, "last": 1}
     shape |= {"accumulate": False}
     config = Config.load("16x16")
 

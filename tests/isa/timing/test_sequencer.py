@@ -38,7 +38,7 @@ from dovetail.sw.random.programs.registers import operations, random_config
 FRONT_END = 4
 
 FEATURES = {
-    "depthwise_lanes": {Op.DEPTH_CONV},
+    "depth_conv": {Op.DEPTH_CONV},
     "matmul": {Op.MAT_MUL},
     "pooling": {Op.POOL},
     "elementwise": {Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT},
@@ -356,9 +356,9 @@ def test_words_come_in_many_forms() -> None:
 @pytest.mark.parametrize("absent", [(), *combinations(FEATURES, 1), tuple(FEATURES)], ids="-".join)
 def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     rng = random.Random(5)
-    config = Config().replace(**{name: name not in absent for name in FEATURES if name != "depthwise_lanes"})
-    if "depthwise_lanes" in absent:
-        config = config.replace(depthwise="none", depthwise_lanes=None)
+    config = Config().replace(**{name: name not in absent for name in FEATURES if name != "depth_conv"})
+    if "depth_conv" in absent:
+        config = config.replace(depthwise="none")
     words = [rng.getrandbits(64) & rng.getrandbits(64) & rng.getrandbits(64) for _ in range(3000)]
     words += [rng.choice(list(Op)) | rng.getrandbits(64) & rng.choice((0, 0x3F3F00, 0xFF << 40)) for _ in range(3000)]
     words += [Op.CFG | rng.getrandbits(8) << 8 | rng.getrandbits(32) << 32 for _ in range(3000)]

@@ -21,7 +21,7 @@ from dovetail.sw.runtime.compiled_network import compile_network
 
 WRAP = 1 << 17
 """What offsets are modulo: twice the SRAM of both configurations, 40 and 64 KiB, as a power of two."""
-WIDE = Config(ic_lanes=20, oc_lanes=3, sram="64 KiB", requant_lanes=1, vector_lanes=4, depthwise_lanes=9, bus=128)
+WIDE = Config(ic_lanes=20, oc_lanes=3, sram="64 KiB", requant_lanes=1, vector_lanes=4, bus=128)
 DEEP = Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, sram="64 KiB", requant_lanes=2, vector_lanes=1, bus=64)
 
 

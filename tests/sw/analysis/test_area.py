@@ -118,9 +118,7 @@ def test_outside_of_what_was_measured() -> None:
     assert f"bus 512: measured were {low}..{high}" in area.extrapolated
     assert any(
         line.startswith("words of a bank 2097152: measured were")
-        for line in area_of(
-            Config(sram="256 MiB", banks=8, requant_lanes=1, vector_lanes=1, depthwise_lanes=8)
-        ).extrapolated
+        for line in area_of(Config(sram="256 MiB", banks=8, requant_lanes=1, vector_lanes=1)).extrapolated
     )
 
 

@@ -24,7 +24,7 @@ KEEP = HostCost(round_trip=0)
 
 CONFIGS = {
     "4x4": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2),
-    "3x5": Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3, depthwise_lanes=7),
+    "3x5": Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3),
     "16x1 emulated": Config(ic_lanes=16, oc_lanes=1, sram="32 KiB", banks=4, depthwise="emulated"),
     "1x16": Config(ic_lanes=1, oc_lanes=16, sram="64 KiB", bus=128, vector_lanes=5),
 }
@@ -302,7 +302,7 @@ def operations(compiled: CompiledNetwork) -> set[Op]:
 )
 def test_operators_use_their_instructions(name: str, used: set[Op]) -> None:
     net = RandomNet(5)
-    compiled = check(net.graph(NETS[name](net)), Config(ic_lanes=8, oc_lanes=8, depthwise_lanes=8))
+    compiled = check(net.graph(NETS[name](net)), Config(ic_lanes=8, oc_lanes=8))
     assert operations(compiled) == used | {Op.DMA_READ, Op.DMA_WRITE}
 
 

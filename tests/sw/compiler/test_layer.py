@@ -13,7 +13,7 @@ def test_cycles_of_a_tap_are_the_timing_rule(lanes: int, blocks: int) -> None:
     config = Config(ic_lanes=2, oc_lanes=2, pixel_lanes=lanes)
     once, twice = (
         array_duration(
-            config, depthwise=False, taps=taps, kc=blocks, group=group_blocks(config, blocks),
+            config, taps=taps, kc=blocks, group=group_blocks(config, blocks),
             pixels=16 * lanes, stripe=16 * lanes, blocks=1, last=2, accumulate=False,
         )
         for taps in (2, 3)

@@ -21,7 +21,7 @@ from tests.sw.quantise.test_quantise import run
 
 SQUARE = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 EMULATED = Config(ic_lanes=4, oc_lanes=8, sram="32 KiB", depthwise="emulated")
-NARROW = Config(ic_lanes=3, oc_lanes=5, sram="32 KiB", depthwise_lanes=4, requant_lanes=3)
+NARROW = Config(ic_lanes=3, oc_lanes=5, sram="32 KiB", requant_lanes=3)
 CONFIGS = {"8x8": SQUARE, "emulated": EMULATED, "narrow": NARROW}
 
 

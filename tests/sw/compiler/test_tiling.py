@@ -39,7 +39,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 CONFIGS = {
     "4x4": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2),
-    "4 banks": Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4, depthwise_lanes=8, requant_lanes=2, stripe=16),
+    "4 banks": Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4, requant_lanes=2, stripe=16),
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB", bus=32, memory=MemoryTiming(read_latency=90)),
     "1x16": Config(ic_lanes=1, oc_lanes=16, sram="64 KiB", bus=128),
 }
@@ -176,7 +176,7 @@ def test_the_best_stripe_takes_the_fewest_cycles(config: Config) -> None:
     for pixels in (7, 49, 100):
         cycles = {n: array_cycles(config, layer, pixels, 20, 12, n) for n in range(1, min(pixels, config.stripe) + 1)}
         assert cycles[stripe_of(config, layer, pixels, 20, 12, best=True)] == min(cycles.values())
-        assert stripe_of(config, layer, pixels, 20, 12) == equal_stripe(config, pixels)
+        assert stripe_of(config, layer, pixels, 20, 12) == equal_stripe(config, layer, pixels)
 
 
 def test_room_for_many_tilings_is_room_for_each() -> None:

@@ -53,6 +53,7 @@ class Machine:
     def __init__(self, config: Config, view: View, sram: bytearray, memory: bytearray) -> None:
         self.config, self.v, self.sram, self.memory = config, view, sram, memory
         self.mask = (1 << config.offset_bits) - 1  # offsets in regions are modulo a power of two
+        self.slide = 0  # of a depthwise convolution
 
     def byte(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int:
         """Window walk; k = cb * L + l."""
@@ -75,10 +76,9 @@ class Machine:
         """Offset in the region of byte k of a tap; None in the padding."""
         v = self.v
         row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & self.mask
-        col = (ox * v["X_STEP"] + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & self.mask
-        off = (
-            v["ORIGIN"] + oy * v["Y_STEP"] + ox * v["X_STEP"] + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k
-        ) & self.mask
+        x_step = self.slide * v["KX_STEP"] if self.slide else v["X_STEP"]
+        col = (ox * x_step + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & self.mask
+        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * x_step + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & self.mask
         return off if row < v["IN_ROWS"] & self.mask and col < v["ROW_BYTES"] & self.mask else None
 
     def operand_b(self, oy: int, ox: int, k: int, item: int) -> int:
@@ -122,9 +122,11 @@ def run_array(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     depthwise = op == Op.DEPTH_CONV
     matmul = op == Op.MAT_MUL
-    stored = config.depthwise_lanes if depthwise else config.oc_lanes  # channels per block of the weight stream
+    sets = v["KC", "group"] + 1 if depthwise else 1
+    stored = sets * config.oc_lanes  # channels per block of the weight stream
     times = v["MODE", "extra"] + 1 if depthwise else 1
     lanes = stored - stored % times
+    machine.slide = v["MODE", "slide"] if depthwise else 0
     zero_in = signed(v["QUANT", "zero_in"], 8)
     kc = 1 if depthwise else v["KC", "blocks"]
     word = config.word_bytes
@@ -140,14 +142,20 @@ def run_array(machine: Machine, op: Op) -> None:
     rounding = Rounding(v["MODE", "rounding"])
     item = 4 if v["MODE", "int32"] else 1
     lo, hi = (-128, 127) if op == Op.CONV else (signed(v["QUANT", "lo"], 8), signed(v["QUANT", "hi"], 8))
-    rows = 0 if matmul else 1 if depthwise else config.weight_rows
+    rows = 0 if matmul or depthwise else config.weight_rows
     block_bytes = (config.param_rows(stored) + kh * kw * kc * rows) * word
+    if depthwise:  # whole groups of taps, the last tap of each first
+        together = min(kw, config.ic_lanes)
+        kw = -(-kw // together) * together
+        set_bytes = -(-together * config.oc_lanes // word) * word
+        block_bytes += kh * (kw // together) * sets * set_bytes
     for block in range(count):
         at = block * block_bytes
         channels = last if block == count - 1 else lanes
         pixels = [(oy, ox) for oy in range(height) for ox in range(width)]
-        for start in range(0, len(pixels), v["STRIPE", "pixels"]):
-            stripe = pixels[start : start + v["STRIPE", "pixels"]]
+        line = width if depthwise else len(pixels)
+        for start in (y + x for y in range(0, len(pixels), line) for x in range(0, line, v["STRIPE", "pixels"])):
+            stripe = pixels[start : min(start + v["STRIPE", "pixels"], (start // line + 1) * line)]
             old = {(p, o): machine.old(*p, block * lanes + o) for p in stripe for o in range(channels)}
             for oy, ox in stripe:
                 values = []
@@ -160,7 +168,10 @@ def run_array(machine: Machine, op: Op) -> None:
                             for cb in range(kc):
                                 if depthwise:
                                     x = machine.byte(oy, ox, ky, kx, block * (lanes // times) + o // times)
-                                    acc += x * signed(fetch(step + o, 1)[0], 8)
+                                    group, tap = divmod(ky * kw + kx, together)
+                                    place = (group * sets + o // config.oc_lanes) * set_bytes
+                                    place += (together - 1 - tap) * config.oc_lanes + o % config.oc_lanes
+                                    acc += x * signed(fetch(step + place, 1)[0], 8)
                                 elif matmul:
                                     for i in range(config.ic_lanes):
                                         w = machine.matrix(number, i, block * lanes + o)
@@ -184,8 +195,10 @@ def run_array(machine: Machine, op: Op) -> None:
                             requantise_integer(acc, mult & 0x7FFFFFFF, signed(shift, 6), rounding, zero_out, lo, hi)
                         )
                     values.append(acc)
-                for g in range(0, channels, config.requant_lanes):
-                    machine.write(oy, ox, block * lanes + g, item, values[g : g + config.requant_lanes])
+                for part in range(0, channels, config.oc_lanes):
+                    past = min(part + config.oc_lanes, channels)
+                    for g in range(part, past, config.requant_lanes):
+                        machine.write(oy, ox, block * lanes + g, item, values[g : min(g + config.requant_lanes, past)])
 
 
 def run_vector(machine: Machine, op: Op) -> None:
@@ -424,7 +437,7 @@ def test_wide_sums_stay_exact() -> None:
         "W_ADDR": at,
         "W_BYTES": len(stream),
         "STRIPE": 1,
-        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0),
+        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0, slide=0),
     }
     view = View(Unit.ARRAY, list(values.values()))
     model.units[Unit.ARRAY].execute(Op.CONV, view, model.sram, SystemMemory(np.zeros(0, np.uint8), 0))

@@ -9,10 +9,8 @@ from dovetail.isa.instructions.table import Cause, Op
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.targeted import ends_in, targeted_program, targets
 
-WHOLE = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, depthwise_lanes=6, requant_lanes=2)
-BARE = WHOLE.replace(
-    matmul=False, pooling=False, elementwise=False, activation=False, depthwise="none", depthwise_lanes=None
-)
+WHOLE = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, requant_lanes=2)
+BARE = WHOLE.replace(matmul=False, pooling=False, elementwise=False, activation=False, depthwise="none")
 CASES = [(config, target) for config in (WHOLE, BARE) for target in targets(config)]
 
 

@@ -48,7 +48,7 @@ PUBLISHED = {
 """MACs, and parameters where every convolution has a batch norm: two more for each of its channels, and no bias."""
 CONFIGS = {
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
-    "3x5": Config(ic_lanes=3, oc_lanes=5, sram="32 KiB", bus=32, stripe=7, vector_lanes=3, depthwise_lanes=7),
+    "3x5": Config(ic_lanes=3, oc_lanes=5, sram="32 KiB", bus=32, stripe=7, vector_lanes=3),
     "16x1": Config(ic_lanes=16, oc_lanes=1, sram="32 KiB", banks=4, depthwise="emulated"),
 }
 FULL_SIZE = ("mobilenet_v2", "resnet18", "resnet50", "efficientnet_lite0", "bert_tiny")

@@ -36,7 +36,7 @@ def cost_of(config: Config, scale: float = 1.0) -> Cost:
         "conv": int(
             scale * (5.1e8 / pe * (1 + 0.3 * abs(config.ic_lanes - config.oc_lanes) / pe) + 4e11 / config.sram)
         ),
-        "depthwise": 0 if config.depthwise == "none" else int(scale * 1.7e7 / (config.depthwise_lanes or 1.6)),
+        "depthwise": 0 if config.depthwise == "none" else int(scale * 1.7e7 / (config.oc_lanes * config.pixel_lanes)),
         "dense": int(2e6 * 64 / config.bus),
     }
     host = (("dw1", "depthwise", 500),) if config.depthwise == "none" else ()

@@ -251,13 +251,17 @@ def test_titles_are_not_cut() -> None:
     assert max(text.get_window_extent().x1 for text in figure.texts) <= 9 * render.DPI
 
 
+SHAPE = {"ic_lanes": 4, "oc_lanes": 4, "pixel_lanes": 2, "depthwise": "native"}
+"""Three of four input lanes have a tap."""
+
+
 def test_depthwise_layers_have_a_ceiling_of_their_own() -> None:
     layers = (*LAYERS, layer("dw", 100, 900, 100, "depthwise"))
-    native = replace(explanation(*layers), config={"depthwise_lanes": 16})
-    assert native.depthwise_peak == native.to_dict()["depthwise_peak"] == 16
-    assert replace(native, config={"depthwise_lanes": 0}).depthwise_peak is None
-    assert replace(explanation(*LAYERS), config={"depthwise_lanes": 16}).depthwise_peak is None
-    said = "depthwise, 16 MACs per cycle"
+    native = replace(explanation(*layers), config=SHAPE)
+    assert native.depthwise_peak == native.to_dict()["depthwise_peak"] == 24
+    assert replace(native, config={**SHAPE, "depthwise": "emulated"}).depthwise_peak is None
+    assert replace(explanation(*LAYERS), config=SHAPE).depthwise_peak is None
+    said = "depthwise, 24 MACs per cycle"
     assert said in texts_of(roofline.chart([native], ["a"], "net"))
     assert said not in texts_of(roofline.chart([replace(native, config={})], ["a"], "net"))
 

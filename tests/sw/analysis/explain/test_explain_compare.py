@@ -63,11 +63,11 @@ def test_nothing_lost_to_itself() -> None:
     ("changes", "resource", "ratio"),
     [
         ({"oc_lanes": 24, "requant_lanes": 2, "bus": 256}, "PEs", Fraction(3)),
-        ({"ic_lanes": 4, "oc_lanes": 4, "requant_lanes": 2, "depthwise_lanes": 16}, "PEs", Fraction(1, 4)),
+        ({"ic_lanes": 4, "oc_lanes": 4, "requant_lanes": 2}, "PEs", Fraction(1, 4)),
         ({"bus": 32, "vector_lanes": 2}, "bytes per cycle on the bus", Fraction(1, 2)),
         ({"memory": MemoryTiming(beat_cycles=3)}, "bytes per cycle on the bus", Fraction(1, 3)),
-        ({"depthwise_lanes": 64, "vector_lanes": 1, "requant_lanes": 2}, "", Fraction(1)),
-        ({"depthwise": "none", "depthwise_lanes": None}, "", Fraction(1)),
+        ({"vector_lanes": 1, "requant_lanes": 2}, "", Fraction(1)),
+        ({"depthwise": "none"}, "", Fraction(1)),
         ({"stripe": 16, "memory": MemoryTiming(read_latency=9)}, "", Fraction(1)),
     ],
 )
@@ -137,10 +137,10 @@ def test_small_causes_are_one() -> None:
     lines = answer(compare(bare(BASE), bare(BASE.replace(stripe=16), ("a", shares))))
     assert [line.split("  ")[-1] for line in lines[2:]] == [
         "multiplying: a",
-        "depthwise rate (depthwise_lanes 32 on both): a",
         "idle input lanes (ic_lanes 8 on both): a",
         "idle output lanes (oc_lanes 8 on both): a",
         "idle pixel lanes (pixel_lanes 1 on both): a",
+        "input reads (pixel_lanes 1 on both): a",
         "other causes",
         "different: stripe 32 -> 16",
     ]

@@ -14,6 +14,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, lanes_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
+from dovetail.isa.timing.depthwise import Depthwise
 from dovetail.isa.timing.dma import Shape, bursts
 from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
@@ -21,7 +22,7 @@ from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
 from dovetail.sw.random.programs.registers import legal_registers, operations, random_config
 
-STEPS = ("multiply", "depthwise", "input_lanes", "output_lanes", "pixel_lanes", "input_reads", "depthwise_lanes")
+STEPS = ("multiply", "input_lanes", "output_lanes", "pixel_lanes", "input_reads")
 FREES = [Free(*flags) for flags in product((False, True), repeat=3)]
 
 
@@ -49,22 +50,38 @@ def test_parts_add_up(seed: int) -> None:
             assert set(parts) <= set(CAUSES)
 
 
+def depthwise_of(config: Config, view: View) -> Depthwise:
+    return Depthwise.of(
+        config,
+        kh=view["GEOMETRY", "kh"],
+        kw=view["GEOMETRY", "kw"],
+        sets=view["KC", "group"] + 1,
+        slide=view["MODE", "slide"],
+        multiplier=view["MODE", "extra"] + 1,
+    )
+
+
 def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     """Every window of an array operation, one after the other: its pixels, what it is longer by, waits before it."""
-    depthwise = op == Op.DEPTH_CONV
-    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
-    rows = 1 if depthwise else config.weight_rows
+    depthwise = depthwise_of(config, view) if op == Op.DEPTH_CONV else None
+    lanes = depthwise.sets * config.oc_lanes if depthwise else config.oc_lanes
+    rows = depthwise.rows if depthwise else config.weight_rows
     if op == Op.MAT_MUL:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     rows, records = (0, 0) if free.weights else (rows, lanes)
-    together = 1 if depthwise else config.pixel_lanes
-    pixels = view["TILE", "height"] * view["TILE", "width"]
+    together = config.pixel_lanes
+    lines, pixels = 1, view["TILE", "height"] * view["TILE", "width"]
+    if depthwise:
+        lines, pixels = view["TILE", "height"], view["TILE", "width"]
     stripe = view["STRIPE", "pixels"]
-    sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
-    kc, group = (1, 1) if depthwise else (view["KC", "blocks"], view["KC", "group"] + 1)
+    sizes = [*[stripe] * (pixels // stripe), *[pixels % stripe] * (pixels % stripe > 0)] * lines
+    kc, group = view["KC", "blocks"], view["KC", "group"] + 1
     steps = [min(group, kc - first) for first in range(0, kc, group)] * view.taps
+    if depthwise:
+        steps = [depthwise.sets] * depthwise.steps
     stripes = [(block, number) for block in range(view["BLOCKS", "count"]) for number in range(len(sizes))]
-    fill = to_accumulator(config) - 1
+    fill = depthwise.fill if depthwise else to_accumulator(config) - 1
+    words = (depthwise.sets if depthwise else 1) * ceil_div(4 * config.oc_lanes, config.word_bytes)
     first = rows * steps[0] if free.steps else max(rows * steps[0], ACCUMULATE)
     found = {"steps": 0, "weights": first, "turnaround": 0, "partial_sums": 0, "requantise": 0}
     time = drained = 0
@@ -74,13 +91,12 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
         begin = max(time, buffers.pop(0))
         if view["MODE", "accumulate"] and not free.steps:
             begin = max(begin, drained + SETTLE) if drained else begin
-            found["partial_sums"] += ceil_div(4 * lanes, config.word_bytes) * max(
-                ceil_div(size, together) * together, together - 1 + ACCUMULATE
-            )
+            found["partial_sums"] += words * max(ceil_div(size, together) * together, together - 1 + ACCUMULATE)
         found["requantise"] += begin - time
         for step, visit in enumerate(steps):
-            passing = 0 if free.steps else ceil_div(size, together) * max(together, visit)
-            least = 0 if free.steps else visit - 1 + ACCUMULATE
+            passing = depthwise.passing(size) if depthwise else ceil_div(size, together) * max(together, visit)
+            passing = 0 if free.steps else passing
+            least = 0 if free.steps else ACCUMULATE if depthwise else visit - 1 + ACCUMULATE
             reads = records if number == step == 0 else 0
             if (block, number, step) != (*stripes[-1], len(steps) - 1):
                 reads += rows * steps[(step + 1) % len(steps)]
@@ -89,7 +105,8 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
             found["turnaround"] += max(passing, reads, least) - max(passing, reads)
         time = sum(found.values()) - first
         channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
-        drained = max(drained, time + fill) + (0 if free.results else size * ceil_div(channels, config.requant_lanes))
+        writes = depthwise.writes(channels) if depthwise else ceil_div(channels, config.requant_lanes)
+        drained = max(drained, time + fill) + (0 if free.results else size * writes)
         buffers.append(drained + 1)
     found["requantise"] += drained - (time + fill)
     return found
@@ -106,7 +123,8 @@ def test_array_window_by_window(seed: int) -> None:
         found = windows(config, op, view, free)
         assert sum(parts.get(name, 0) for name in STEPS) == found.pop("steps")
         assert {name: parts.get(name, 0) for name in found} == found
-        assert parts["array_latency"] == CHECK + 1 + to_accumulator(config) - 1 + DRAIN
+        fill = depthwise_of(config, view).fill if op == Op.DEPTH_CONV else to_accumulator(config) - 1
+        assert parts["array_latency"] == CHECK + 1 + fill + DRAIN
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -115,9 +133,9 @@ def test_lanes_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     config = random_config(rng)
     op, view = random_view(rng, config, Unit.ARRAY)
-    parts, useful = split(config, op, view, Fraction(3, 4)), Fraction(3, 4)
+    parts = split(config, op, view, Fraction(3, 4))
     depthwise = op == Op.DEPTH_CONV
-    lanes, inputs = (config.depthwise_lanes, 1) if depthwise else (config.oc_lanes, config.ic_lanes)
+    inputs = 1 if depthwise else config.ic_lanes
     pixels = view["TILE", "height"] * view["TILE", "width"]
     steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
     blocks = [lanes_of(config, op, view)] * (view["BLOCKS", "count"] - 1) + [view["BLOCKS", "last"]]
@@ -125,8 +143,11 @@ def test_lanes_one_by_one(seed: int) -> None:
     assert array_macs(config, op, view) == macs
     assert parts.get("multiply", 0) == macs * 3 // (4 * config.macs_per_cycle)
     if depthwise:
-        assert parts.get("depthwise", 0) == macs * useful // lanes - macs * useful // config.macs_per_cycle
-        assert parts.get("depthwise_lanes", 0) == pixels * steps * len(blocks) - macs * useful // lanes
+        machine, together = depthwise_of(config, view), config.pixel_lanes
+        filled = macs // (together * config.oc_lanes * machine.taps)
+        assert parts.get("input_lanes", 0) == filled - macs * 3 // (4 * config.macs_per_cycle)
+        visits = len(blocks) * machine.steps * machine.sets
+        assert parts.get("output_lanes", 0) == visits * pixels // together - filled
     else:
         together, stripe = config.pixel_lanes, view["STRIPE", "pixels"]
         assert parts.get("output_lanes", 0) == pixels * steps * len(blocks) // together - macs // config.macs_per_cycle

@@ -1,0 +1,212 @@
+"""Timing of DEPTH_CONV: kernel rows on the input lanes of the adder trees.
+
+A block of output channels is ``sets`` times ``oc_lanes`` of them. A window of time belongs to a kernel row, or to
+ic_lanes of its taps where it has more. Input lanes carry taps, output lanes channels, pixel lanes pixels beside each
+other. The pixels of a stripe, all of one output row, pass in groups:
+
+- *Sliding* (MODE.slide, 1 or 2): pixel lane p of a group takes tap i from word ``slide * p + i`` of a row of words,
+  one per input column. The next group moves on by ``slide * pixel_lanes`` words. So the first group of a window reads
+  all words that it needs, the others only the new ones.
+- Otherwise one pixel is a group, and reads a word per tap.
+
+A group takes a *slot* of time: as many cycles as it reads words, and at least one per set. At its end the words that it
+has read move to the operands of the multipliers; there they meet one weight set per cycle, while the next group reads.
+Every set has accumulators of its own. All else is as in :mod:`dovetail.isa.timing.array`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Advance, Free, State, _Stripe, tree_stages
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK, repeat
+
+
+def to_accumulator(config: Config, sets: int) -> int:
+    """Cycles from the end of a group's slot to the first in which the sums of its last set can be read: address (4),
+    bytes, words in order (2), a set's, operand, product, adder tree, term, sum, write; a set per cycle."""
+    return 4 + SRAM_READ + 6 + tree_stages(config) + sets
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """What the cycles of an instruction depend on but for its output: ``taps`` of a kernel row at once, ``rows`` words
+    of a weight set, ``sets`` of them at once, ``slide`` (0: no sliding), channels of a block (``lanes``)."""
+
+    pixel_lanes: int
+    oc_lanes: int
+    requant_lanes: int
+    word_bytes: int
+    fill: int
+    taps: int
+    steps: int
+    rows: int
+    sets: int
+    slide: int
+    lanes: int
+
+    @classmethod
+    def of(cls, config: Config, *, kh: int, kw: int, sets: int, slide: int, multiplier: int = 1) -> "Depthwise":
+        """Of kernels of kh x kw taps, ``multiplier`` output channels per input channel."""
+        taps = min(config.ic_lanes, kw)
+        return cls(
+            config.pixel_lanes,
+            config.oc_lanes,
+            config.requant_lanes,
+            config.word_bytes,
+            to_accumulator(config, sets) - 1,
+            taps,
+            kh * ceil_div(kw, taps),
+            config.depthwise_rows(taps),
+            sets,
+            slide,
+            sets * config.oc_lanes - sets * config.oc_lanes % multiplier,
+        )
+
+    def passing(self, pixels: int) -> int:
+        """Cycles in which the groups of a stripe pass in a window."""
+        if not self.slide:
+            return pixels * max(self.taps, self.sets)
+        onward = self.slide * self.pixel_lanes
+        first = onward - self.slide + self.taps
+        return max(first, self.sets) + (ceil_div(pixels, self.pixel_lanes) - 1) * max(onward, self.sets)
+
+    def writes(self, channels: int) -> int:
+        """Writes of a pixel's results."""
+        whole, rest = divmod(channels, self.oc_lanes)
+        return whole * ceil_div(self.oc_lanes, self.requant_lanes) + ceil_div(rest, self.requant_lanes)
+
+
+class _Pass(NamedTuple):
+    """Of a stripe: cycles of a window, of all windows, of old values, of the drain of a block and of the last one."""
+
+    pixels: int
+    window: int
+    work: int
+    old: int
+
+
+def depthwise_duration(
+    config: Config,
+    *,
+    kh: int,
+    kw: int,
+    sets: int,
+    slide: int,
+    height: int,
+    width: int,
+    stripe: int,
+    blocks: int,
+    last: int,
+    accumulate: bool,
+    multiplier: int = 1,
+    free: Free = NOTHING,
+) -> int:
+    """Cycles from an instruction's start to its end (end = start + duration).
+
+    ``height`` x ``width`` output pixels, ``stripe`` of them at a time, ``blocks`` of output channels with ``last``
+    channels in the last. ``sets`` and ``slide`` as of :class:`Depthwise`. ``free``: see
+    :class:`~dovetail.isa.timing.array.Free`.
+    """
+    machine = Depthwise.of(config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier)
+    (cycles,) = depthwise_durations(
+        machine, height=height, width=width, stripe=stripe, widths=((blocks, last),), accumulate=accumulate, free=free
+    )
+    return cycles
+
+
+@lru_cache(maxsize=65536)
+def depthwise_durations(
+    machine: Depthwise,
+    *,
+    height: int,
+    width: int,
+    stripe: int,
+    widths: tuple[tuple[int, int], ...],
+    accumulate: bool,
+    free: Free = NOTHING,
+) -> tuple[int, ...]:
+    """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
+    least = 0 if free.steps else ACCUMULATE
+    loads, reads = (0, 0) if free.weights else (machine.sets * machine.rows, machine.sets * machine.oc_lanes)
+    words = machine.sets * ceil_div(4 * machine.oc_lanes, machine.word_bytes) if accumulate else 0
+    together = machine.pixel_lanes
+
+    def passing(pixels: int) -> int:
+        return 0 if free.steps else machine.passing(pixels)
+
+    def kind(pixels: int) -> _Pass:
+        window = max(passing(pixels), loads, least)
+        old = 0 if free.steps else max(ceil_div(pixels, together) * together, together - 1 + ACCUMULATE)
+        return _Pass(pixels, window, machine.steps * window, words * old)
+
+    # Stripes of an output row, and those of all rows but for the very first and the very last of a block.
+    many, rest = divmod(width, stripe)
+    row = [(kind(stripe), many)] * (many > 0) + [(kind(rest), 1)] * (rest > 0)
+    first, final = row[0][0], row[-1][0]
+    records = max(first.window, loads + reads) - first.window  # longer first window of a block
+    single = height * (many + (rest > 0)) == 1
+
+    def block(channels: int, shorter: int) -> Advance:
+        writes = 0 if free.results else machine.writes(channels)
+
+        def stripe_of(one: _Pass, more: int = 0) -> Advance:
+            return _Stripe(one.work + more, one.old, machine.fill, one.pixels * writes)
+
+        def stripes(row: Sequence[tuple[_Pass, int]]) -> Advance:
+            advances = [(stripe_of(one), count) for one, count in row]
+
+            def advance(state: State) -> tuple[int, State]:
+                time = 0
+                for one, count in advances:
+                    elapsed, state = repeat(one, state, count)
+                    time += elapsed
+                return time, state
+
+            return advance
+
+        if single:
+            return stripe_of(first, records - shorter)
+        parts: list[tuple[Advance, int]] = [(stripe_of(first, records), 1)]
+        if height > 1:
+            parts += [(stripes(_without(row, 0)), 1), (stripes(row), height - 2), (stripes(_without(row, -1)), 1)]
+        else:
+            parts += [(stripes(_without(_without(row, 0), -1)), 1)]
+        parts += [(stripe_of(final, -shorter), 1)]
+
+        def advance(state: State) -> tuple[int, State]:
+            time = 0
+            for part, count in parts:
+                elapsed, state = repeat(part, state, count)
+                time += elapsed
+            return time, state
+
+        return advance
+
+    # No weights load in the very last window.
+    if single and machine.steps == 1:
+        shorter = first.window + records - max(passing(first.pixels), reads, least)
+    else:
+        shorter = final.window - max(passing(final.pixels), least)
+    whole = cache(block(machine.lanes, 0))
+    ending = cache(lambda channels, state: block(channels, shorter)(state))
+    time, state, passed = CHECK + 1 + max(loads, least), (0, -SETTLE), 0
+    found = []
+    for blocks, last in widths:
+        elapsed, state = repeat(whole, state, blocks - 1 - passed)
+        time, passed = time + elapsed, blocks - 1
+        elapsed, (_, drained) = ending(last, state)
+        found.append(time + elapsed + drained + DRAIN)
+    return tuple(found)
+
+
+def _without(row: Sequence[tuple[_Pass, int]], which: int) -> list[tuple[_Pass, int]]:
+    """A row's stripes without the first (0) or the last (-1)."""
+    fewer = list(row)
+    one, count = fewer[which]
+    fewer[which] = one, count - 1
+    return [(one, count) for one, count in fewer if count]

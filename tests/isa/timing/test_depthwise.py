@@ -1,0 +1,256 @@
+"""DEPTH_CONV's timing rule against a machine that goes on cycle by cycle, which also sees that every tap meets its
+weight once, that nothing is overwritten while it is needed, and that sums have settled when they are read."""
+
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import pytest
+
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, SETTLE, Free, tree_stages
+from dovetail.isa.timing.depthwise import depthwise_duration, to_accumulator
+from dovetail.isa.timing.memory import SRAM_READ
+from dovetail.isa.timing.sequencer import CHECK
+
+ARRIVES = 4 + SRAM_READ
+"""Cycles from a position to its bytes, of a word of the input or of the weight stream."""
+
+
+@dataclass
+class Window:
+    """A kernel row, or some of its taps, of a stripe; ``old``: a word of old values."""
+
+    stripe: int
+    block: int
+    row: int
+    columns: range
+    tap: tuple[int, int]
+    first_of_stripe: bool
+    last_of_stripe: bool
+    first_of_block: bool
+    loads: bool
+    old: bool = False
+
+
+@dataclass
+class Machine:
+    """DEPTH_CONV, cycle by cycle."""
+
+    config: Config
+    kh: int
+    kw: int
+    sets: int
+    slide: int
+    height: int
+    width: int
+    stripe: int
+    blocks: int
+    last: int
+    accumulate: bool
+    multiplier: int = 1
+    found: dict[tuple[int, ...], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Taps that were added, by (block, row, column, set)."""
+    ready: dict[int, int] = field(default_factory=dict)
+    """When the sums of a stripe can be read."""
+
+    def windows(self) -> list[Window]:
+        taps = min(self.config.ic_lanes, self.kw)
+        words = self.sets * ceil_div(4 * self.config.oc_lanes, self.config.word_bytes) if self.accumulate else 0
+        every, stripe = [], 0
+        for block in range(self.blocks):
+            for y in range(self.height):
+                for x in range(0, self.width, self.stripe):
+                    columns = range(x, min(x + self.stripe, self.width))
+                    first = y == x == 0
+                    steps = [(ky, kx) for ky in range(self.kh) for kx in range(0, self.kw, taps)]
+                    place = stripe, block, y, columns
+                    every += [Window(*place, (0, 0), n == 0, False, False, False, True) for n in range(words)]
+                    for n, tap in enumerate(steps):
+                        begins, ends = n == 0 and not words, n == len(steps) - 1
+                        every.append(Window(*place, tap, begins, ends, first and n == 0, True))
+                    stripe += 1
+        every[-1].loads = False
+        return every
+
+    def run(self) -> int:
+        """Cycles that the operation takes."""
+        config = self.config
+        taps, lanes, together = min(config.ic_lanes, self.kw), config.oc_lanes, config.pixel_lanes
+        length = (together - 1) * max(self.slide, 1) + config.ic_lanes  # of the chain of words
+        set_words = ceil_div(taps * lanes, config.word_bytes)
+        whole = self.sets * lanes - self.sets * lanes % self.multiplier
+        every = self.windows()
+        now = CHECK + 1
+        chain: list[tuple[int, int] | None] = [None] * length  # (row, column) of words, the newest first
+        drains: list[int] = []  # when each stripe's drain ends
+        visits: dict[tuple[int, int], int] = {}
+        used = [[-1] * self.sets for _ in range(2)]  # when the sets in the halves of their memory were last read
+        written = [[-1] * self.sets for _ in range(2)]  # when they can be
+        half = 0
+
+        def load(half: int, begin: int) -> None:
+            """A set is written two cycles after the bytes of its last word have come."""
+            for j in range(self.sets):
+                last = begin + ARRIVES + 1 + (j + 1) * set_words
+                assert last >= used[half][j], "weights that are still in use"
+                written[half][j] = last + 1
+
+        # The first window only loads.
+        loads = self.sets * set_words
+        load(half, now)
+        now += max(loads, ACCUMULATE)
+        for window in every:
+            if window.first_of_stripe:
+                if window.stripe >= 2:
+                    now = max(now, drains[window.stripe - 2] + 1)
+                if self.accumulate and window.stripe >= 1:
+                    now = max(now, drains[window.stripe - 1] + SETTLE)
+            begin = now
+            if window.old:
+                groups = ceil_div(len(window.columns), together)
+                now = begin + max(groups * together, together - 1 + ACCUMULATE)
+                continue
+            # Reads of the weights of the next step, then of records, one per cycle.
+            fetched = (loads if window.loads else 0) + (self.sets * lanes if window.first_of_block else 0)
+            if window.loads:
+                load(1 - half, begin)
+            ky, kx = window.tap
+            row = window.row
+            at, following, group = begin, window.columns.start * self.slide + kx, 0
+            pixels = list(window.columns)
+            while pixels:
+                size = together if self.slide else 1
+                mine, pixels = pixels[:size], pixels[size:]
+                if not self.slide:
+                    reads = [(row * 1000 + ky, 1000 * mine[0] + kx + i) for i in range(taps)]
+                else:
+                    count = (together - 1) * self.slide + taps if group == 0 else together * self.slide
+                    reads = [(row * 1000 + ky, following + n) for n in range(count)]
+                    following += count
+                for read in reads:
+                    chain = [read, *chain[:-1]]
+                at += max(len(reads), self.sets)
+                # The words move on at the end of the slot; a set's weights meet them per cycle.
+                token = at - 1 + ARRIVES + 2
+                for j in range(self.sets):
+                    step = token + 1 + j
+                    assert step >= written[half][j], "weights must be there"
+                    used[half][j] = step
+                    for n, x in enumerate(mine):
+                        lane = n if self.slide else together - 1
+                        for i in range(taps):
+                            word = chain[(together - 1 - lane) * self.slide + taps - 1 - i]
+                            wanted = x * self.slide + kx + i if self.slide else 1000 * x + kx + i
+                            assert word == (row * 1000 + ky, wanted)
+                            self.found[window.block, row, x, j].append((ky, kx + i))
+                    cell = window.stripe % 2, group * self.sets + j
+                    assert step - visits.get(cell, -ACCUMULATE) >= ACCUMULATE
+                    visits[cell] = step
+                    # Operand, product, tree, term, sum: then it can be read.
+                    readable = step + 1 + 1 + tree_stages(config) + 1 + 1
+                group += 1
+            now = max(at, begin + fetched, begin + ACCUMULATE)
+            if window.last_of_stripe:
+                self.ready[window.stripe] = readable
+                channels = self.last if window.block == self.blocks - 1 else whole
+                writes = sum(
+                    ceil_div(min(lanes, channels - first), config.requant_lanes) for first in range(0, channels, lanes)
+                )
+                before = drains[-1] if drains else 0
+                start = max(before, now - 1 + to_accumulator(config, self.sets))
+                assert start >= readable - 1
+                drains.append(start + len(window.columns) * writes)
+            if window.loads:
+                half = 1 - half
+        return drains[-1] + DRAIN
+
+
+CONFIGS = (
+    Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2),
+    Config(ic_lanes=4, oc_lanes=16, pixel_lanes=4),
+    Config(ic_lanes=8, oc_lanes=8),
+    Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),
+    Config(ic_lanes=1, oc_lanes=8, pixel_lanes=8),
+    Config(ic_lanes=64, oc_lanes=1),
+)
+
+
+def random_shape(rng: random.Random, config: Config, most: int = 40) -> dict[str, Any]:
+    sets = rng.randint(1, config.depthwise_sets)
+    multiplier = rng.randint(1, min(8, config.oc_lanes)) if sets == 1 and rng.random() < 0.3 else 1
+    slide = rng.choice([0, 1, 1, 2])
+    rows = config.stripe // config.pixel_lanes // sets
+    stripe = rows * (config.pixel_lanes if slide else 1)
+    channels = sets * config.oc_lanes - sets * config.oc_lanes % multiplier
+    return {
+        "kh": rng.choice([1, 2, 3, 3, 5]),
+        "kw": rng.choice([1, 2, 3, 3, 5, 7]),
+        "sets": sets,
+        "slide": slide,
+        "height": rng.choice([1, 1, 2, 3, rng.randint(1, 12)]),
+        "width": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, most)]),
+        "stripe": rng.choice([stripe, stripe, rng.randint(1, stripe), 1]),
+        "blocks": rng.choice([1, 2, 3, rng.randint(1, 9)]),
+        "last": rng.randint(1, channels),
+        "accumulate": rng.random() < 0.3,
+        "multiplier": multiplier,
+    }
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic_lanes}x{c.oc_lanes}x{c.pixel_lanes}")
+def test_cycle_by_cycle(config: Config) -> None:
+    rng = random.Random(config.macs_per_cycle)
+    for _ in range(40):
+        shape = random_shape(rng, config)
+        if shape["height"] * shape["width"] * shape["blocks"] > 600:
+            continue
+        machine = Machine(config, **shape)
+        assert depthwise_duration(config, **shape) == machine.run(), shape
+        taps = min(config.ic_lanes, shape["kw"])
+        whole = [(ky, kx) for ky in range(shape["kh"]) for kx in range(ceil_div(shape["kw"], taps) * taps)]
+        assert len(machine.found) == shape["blocks"] * shape["height"] * shape["width"] * shape["sets"]
+        assert all(sorted(found) == whole for found in machine.found.values())
+
+
+@pytest.mark.parametrize("free", [Free(*flags) for flags in product((False, True), repeat=3)][1:], ids=str)
+def test_with_something_free(free: Free) -> None:
+    rng = random.Random(str(free))
+    for config in CONFIGS:
+        for _ in range(40):
+            shape = random_shape(rng, config, 400)
+            assert depthwise_duration(config, **shape, free=free) <= depthwise_duration(config, **shape), shape
+
+
+def test_huge_shape_takes_no_time() -> None:
+    shape: dict[str, Any] = {"kh": 255, "kw": 255, "height": 65535, "width": 65535, "blocks": 65535, "last": 3}
+    begin = time.perf_counter()
+    for accumulate, slide in product((False, True), (0, 1, 2)):
+        depthwise_duration(Config(), sets=1, slide=slide, stripe=7, accumulate=accumulate, **shape)
+    assert time.perf_counter() - begin < 0.5
+
+
+@pytest.mark.parametrize(
+    ("lanes", "kernel", "slide", "sets", "cycles"),
+    [
+        ((4, 8, 2), (3, 3), 1, 4, 3 * 14 * 4),  # a set of two pixels per cycle: three of four lanes work
+        ((4, 8, 2), (3, 3), 1, 1, 3 * (4 + 13 * 2)),  # a word per cycle
+        ((4, 8, 2), (3, 3), 2, 4, 3 * (5 + 13 * 4)),
+        ((4, 8, 2), (3, 3), 0, 2, 3 * 28 * 3),  # three words per pixel
+        ((8, 8, 1), (3, 3), 1, 1, 3 * (3 + 27)),
+        ((2, 8, 4), (3, 3), 1, 4, 3 * 2 * (5 + 6 * 4)),  # rows of three taps take two steps
+        ((4, 8, 2), (1, 5), 1, 4, 2 * (5 + 13 * 4)),
+    ],
+)
+def test_by_hand(lanes: tuple[int, int, int], kernel: tuple[int, int], slide: int, sets: int, cycles: int) -> None:
+    """Rows of 28 pixels that do not wait for anything: cycles of the words and of the sets."""
+    ic, oc, pixel = lanes
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, stripe=64 * pixel, requant_lanes=oc)
+    shape: dict[str, Any] = {"kh": kernel[0], "kw": kernel[1], "sets": sets, "slide": slide, "width": 28, "stripe": 28}
+    shape |= {"blocks": 1, "last": 1, "accumulate": False}
+    four, five = (depthwise_duration(config, **shape, height=height) for height in (4, 5))
+    assert five - four == cycles
