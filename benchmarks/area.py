@@ -44,7 +44,7 @@ All of this section is what `python benchmarks/area.py --markdown` prints. The m
 RANGE = "What the measured configurations have, from the least to the most:"
 ESTIMATES = """Estimates of the presets, and what of them lies outside of that range. Where something does, the error is
 not known. `8x8` to `4x16x4` and `study-...` are larger than any supported part: they are for simulation and sweeps."""
-SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise lanes, lanes of requantiser and
+SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise, lanes of requantiser and
 vector unit, what is built (m: matrix product, p: pooling, e: element-wise operations, a: activations), size and banks
 of the SRAM, bus; LUTs and FFs, each with the model's error."""
 """What stands above the tables of docs/area.md."""
@@ -97,7 +97,7 @@ GRID = {
     "T24": _config("12x12", "128/4", 24, 4, 3, "mpea"),
     "T25": _config("8x8", "512/16", 32, 4, 4, "mpea"),
     "T26": _config("16x16", "512/16", 64, 16, 4, "mpea"),
-    "T27": _config("64x1", "512/16", 32, 4, 4, "mpea"),
+    "T27": _config("64x1", "512/16", 32, 1, 4, "mpea"),
     "T28": _config("1x64", "1024/16", 32, 4, 4, "mpea"),
     "T29": _config("4x4x4", "64/4", 0, 1, 1, "", bus=32),
     "T30": _config("8x4x2", "32/4", 8, 2, 2, "mpea"),
@@ -276,7 +276,8 @@ def error_table() -> str:
         "|---|---|---|---|---|",
     ]
     for role, what in ((TRAINING, "training"), (HELD_OUT, "held out")):
-        points = measured(role)
+        if not (points := measured(role)):
+            continue
         off = sum(any(pair) for pair in zip(errors(points, "dsp"), errors(points, "bram"), strict=True))
         exact = f"off in {off}" if off else "equal in all"
         lines.append(_error_row(what, errors(points, "lut"), errors(points, "ff"), exact))

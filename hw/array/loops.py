@@ -1,6 +1,6 @@
 """The array's loops: which pixel meets which weights in which cycle."""
 
-from amaranth import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -124,7 +124,7 @@ class TapWalk(wiring.Component):
             blocks = Mux(operation.depthwise, 1, blocks)
             columns = Mux(operation.depthwise, _quotient(columns, config.ic_lanes), columns)
             column = Signal(config.offset_bits, reset_less=True)
-            m.d.sync += column.eq(regs.KX_STEP * Mux(operation.depthwise, config.ic_lanes, 1))
+            m.d.sync += column.eq(Mux(operation.depthwise, _times(regs.KX_STEP, config.ic_lanes), regs.KX_STEP))
         counts = {"kx": columns, "ky": regs.GEOMETRY.kh}
         group: Value | int = config.ic_lanes  # bytes
         if config.weight_sets == 1:
@@ -184,6 +184,15 @@ class TapWalk(wiring.Component):
         with m.Elif(self.advance):
             m.d.sync += [left.eq(Mux(last, blocks, left - group)), last.eq(Mux(last, only, left <= group << 1))]
         return last
+
+
+def _times(value: Value, factor: int) -> Value:
+    """A value times a constant, by adders: as a product it would take a multiplier of the FPGA."""
+    total: Value = Const(0)
+    for bit in range(factor.bit_length()):
+        if factor >> bit & 1:
+            total = total + (value << bit)
+    return total
 
 
 def _quotient(count: Value, divisor: int) -> Value:

@@ -36,7 +36,7 @@ ROWS = (
         ("DEPTHWISE_CONV_2D",),
         (),
         (Op.DEPTH_CONV,),
-        "ONNX: Conv with one input channel per group; a channel multiplier above 8 or the depthwise lanes: CONV_RELU",
+        "ONNX: Conv with one input channel per group; a channel multiplier above 8 or the output lanes: CONV_RELU",
     ),
     Row(
         ("FULLY_CONNECTED",),

@@ -76,8 +76,8 @@ class _Plan:
     def window(self, channels: int) -> Window:
         """The walk that reads the first ``channels`` bytes per tap."""
         if channels not in self._windows:
-            form = {"columns": self.columns, "slide": self.slide}
-            self._windows[channels] = Window(self.config, self.registers, channels, **form)
+            window = Window(self.config, self.registers, channels, columns=self.columns, slide=self.slide)
+            self._windows[channels] = window
         return self._windows[channels]
 
 

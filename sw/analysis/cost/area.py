@@ -116,7 +116,7 @@ def measured_quantities(config: Config) -> dict[str, int]:
         "ic_lanes": config.ic_lanes,
         "oc_lanes": config.oc_lanes,
         "ic_lanes * oc_lanes": config.weight_bytes,
-        "depthwise_lanes": config.oc_lanes * config.depth_conv,
+        "multipliers of depthwise taps": config.macs_per_cycle * config.depth_conv,
         "requant_lanes": config.requant_lanes,
         "pixel_lanes": config.pixel_lanes,
         "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant_lanes),

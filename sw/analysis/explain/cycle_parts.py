@@ -70,7 +70,10 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
     words = sets * ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     together = config.pixel_lanes
     rows, records, least = sets * machine.rows, sets * config.oc_lanes, ACCUMULATE
-    passing = machine.passing
+
+    def passing(size: int) -> int:
+        return 0 if free.steps else machine.passing(size)
+
     groups = sum(n * (ceil_div(size, together) if machine.slide else size) for size, n in lengths.items())
     slots = blocks * machine.steps * sum(n * passing(size) for size, n in lengths.items())
     macs = array_macs(config, op, view)
@@ -80,10 +83,6 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
     multiply = macs * useful // config.macs_per_cycle
     if free.steps:
         slots = visits = used = filled = multiply = least = 0
-
-        def passing(size: int) -> int:
-            return 0
-
     if free.weights:
         rows = records = 0
 

@@ -142,7 +142,7 @@ def _array_work(config: Config, layer: ConvLayer, grid: Grid, overhead: int) -> 
     """The array's cycles for the layer, and for one tile that is not at an end."""
     passes, columns, rows, channels = grid.cuts(layer)
     (n, height), (m, width), (k, made) = _stacked(rows, 0), _stacked(columns, 1), _stacked(channels, 2)
-    extents = layer.extent(height, width)
+    extents = np.asarray(layer.extent(height, width))
     tiles = _tile_cycles(config, layer, extents, made, passes, overhead, grid.best_stripe)
     total = (n * m * k * tiles).sum(axis=(0, 1, 2))
     if layer.wide:

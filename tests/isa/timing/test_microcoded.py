@@ -18,7 +18,7 @@ LATENCY = CONFIG.memory.read_latency
     [
         ({"stripe": 2}, "serial needs stripe = 1, not 2"),
         ({"matmul": True}, "serial needs matmul = false, not true"),
-        ({"ic_lanes": 8}, "serial needs ic_lanes \\* oc_lanes = 16 .* not 32 and 16"),
+        ({"ic_lanes": 8}, r"^serial needs ic_lanes \* oc_lanes = 16, not 32$"),
         ({"sram": "96 KiB", "banks": 6}, "serial needs sram of a power of two, not 96 KiB"),
     ],
 )

@@ -66,58 +66,128 @@ def whole(size: int, item: int) -> int:
     return max(size - item + 1, 0)
 
 
-def array_events(config: Config, op: Op, view: View) -> Counter[str]:
+def drained(config: Config, view: View, pixels: list[int], lanes: int) -> Counter[str]:
+    """Results of all blocks, as they leave: set by set, in groups of requantise lanes."""
     events: Counter[str] = Counter()
-    depthwise, channels = op == Op.DEPTH_CONV, lanes_of(config, op, view)
-    lanes = config.depthwise_lanes if depthwise else config.oc_lanes
-    taps = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
-    count, width = view["BLOCKS", "count"], max(config.weight_sets * config.ic_lanes, config.depthwise_lanes)
-    held = 1 if depthwise else view["KC", "group"] + 1  # input blocks per read
-    reads_of_tap = -(-view["KC", "blocks"] // held)
-    for block in range(count):
-        if depthwise:
-            step = channels // multiplier_of(op, view)
-            made = window(view, width, 1, view["IN_BYTES"], taps, step, count) if block == 0 else 0
-        else:
-            made = window(view, width, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap)
-        events["sram_read_input"] += made
-    pixels = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
-    steps = taps[0] * taps[1] * (1 if depthwise else view["KC", "blocks"])
-    together, sizes = 1 if depthwise else config.pixel_lanes, []
-    for start in range(0, len(pixels), view["STRIPE", "pixels"]):
-        sizes.append(-(-len(pixels[start : start + view["STRIPE", "pixels"]]) // together))
-    stripes, passes = len(sizes), sum(sizes)
-    old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
-    pointer, limit = 0, view["W_BYTES"] // config.word_bytes
-    for block in range(count):
-        starts = [p + block * channels * 4 + n * config.word_bytes for p in pixels for n in range(old)]
-        events["sram_read_input"] += inside(iter(starts), config.word_bytes // 4, 4, whole(view["OUT_BYTES"], 4))
-        visits = taps[0] * taps[1] * (1 if depthwise else reads_of_tap)
-        events["accumulates"] += (steps + old * together) * passes * config.acc_lanes
-        events["accumulator_visits"] += (visits + old) * passes * config.acc_lanes
-        products = config.depthwise_lanes if depthwise else config.ic_lanes * config.oc_lanes * together
-        events["multiplies"] += steps * passes * products
-        per_word = config.word_bytes // 16
-        events["sram_read_weights"] += sum(pointer + lane // per_word < limit for lane in range(lanes))
-        pointer += config.param_rows(lanes)
-        for _ in range(steps):
-            if op == Op.MAT_MUL:
-                wide = -(-config.oc_lanes // config.word_bytes)
-                rows = config.oc_lanes if view["B_FORM", "transposed"] else config.ic_lanes * wide
-                events["sram_read_weights"] += stripes * rows
-                continue
-            for _ in range(1 if depthwise else config.weight_rows):
-                events["sram_read_weights"] += stripes * (pointer < limit)
-                pointer += 1
-        item = 4 if view["MODE", "int32"] else 1
-        left = view["BLOCKS", "last"] if block == count - 1 else channels
-        for start in range(0, left, config.requant_lanes):
-            size = min(config.requant_lanes, left - start) * item
-            for pixel in pixels:
-                events["requantises"] += config.requant_lanes
-                end = (pixel + (block * channels + start) * item) % WRAP + size
-                events["sram_write_array"] += end <= view["OUT_BYTES"]
+    item = 4 if view["MODE", "int32"] else 1
+    for block in range(view["BLOCKS", "count"]):
+        made = view["BLOCKS", "last"] if block == view["BLOCKS", "count"] - 1 else lanes
+        for channel in range(made):
+            in_set = channel % config.oc_lanes
+            if in_set % config.requant_lanes == 0:
+                size = min(config.requant_lanes, config.oc_lanes - in_set, made - channel) * item
+                events["requantises"] += len(pixels) * config.requant_lanes
+                ends = ((pixel + (block * lanes + channel) * item) % WRAP + size for pixel in pixels)
+                events["sram_write_array"] += sum(end <= view["OUT_BYTES"] for end in ends)
     return events
+
+
+def old_values(config: Config, view: View, pixels: list[int], lanes: int, sets: int = 1) -> int:
+    """Reads of the int32 sums that are added to."""
+    words = range(0, 4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else ()
+    starts = (
+        pixel + 4 * (block * lanes + set_ * config.oc_lanes) + word
+        for block in range(view["BLOCKS", "count"])
+        for pixel in pixels
+        for set_ in range(sets)
+        for word in words
+    )
+    return inside(starts, config.word_bytes // 4, 4, whole(view["OUT_BYTES"], 4))
+
+
+def streamed(config: Config, view: View, records: int, words: int, stripes: int) -> int:
+    """Reads of the weight stream: per block its records once, its words of weights for every stripe."""
+    made, pointer, limit = 0, 0, view["W_BYTES"] // config.word_bytes
+    for _ in range(view["BLOCKS", "count"]):
+        made += sum(pointer + record // (config.word_bytes // 16) < limit for record in range(records))
+        pointer += config.param_rows(records)
+        made += stripes * sum(pointer + word < limit for word in range(words))
+        pointer += words
+    return made
+
+
+def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
+    sets, slide, height, width = (
+        view["KC", "group"] + 1,
+        view["MODE", "slide"],
+        view["TILE", "height"],
+        view["TILE", "width"],
+    )
+    lanes, blocks = lanes_of(config, op, view), view["BLOCKS", "count"]
+    kh, kw = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
+    together = min(config.ic_lanes, kw)
+    steps = [(ky, first) for ky in range(kh) for first in range(0, kw, together)]
+    bytes_ = max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes)
+    at_once = config.pixel_lanes if slide else 1
+
+    # A window is an output row's stripe and a step: columns (of the input, in steps of the kernel) that are read.
+    stripes = [(oy, x, min(view["STRIPE", "pixels"], width - x)) for oy in range(height)
+               for x in range(0, width, view["STRIPE", "pixels"])]  # fmt: skip
+    reads = groups = 0
+    for oy, x, pixels in stripes:
+        groups += -(-pixels // at_once)
+        columns: list[int] = []
+        if slide:
+            seen = {
+                slide * (x + pixel) + tap for pixel in range(-(-pixels // at_once) * at_once) for tap in range(together)
+            }
+            # All words from the first to the last pass by, those between strided pixels too.
+            columns = [view["KX_STEP"] * n for n in range(min(seen), max(seen) + 1)]
+        else:
+            columns = [
+                (x + pixel) * view["X_STEP"] + tap * view["KX_STEP"]
+                for pixel in range(pixels)
+                for tap in range(together)
+            ]
+        for block in range(blocks):
+            for ky, first in steps:
+                row = oy * view["GEOMETRY", "stride_y"] + ky * view["GEOMETRY", "dilation_y"] - view["PAD_TOP"]
+                start = view["ORIGIN"] + oy * view["Y_STEP"] + ky * view["KY_STEP"]
+                for column in columns:
+                    across = column + first * view["KX_STEP"] + block * (lanes // multiplier_of(op, view))
+                    reads += row % WRAP < view["IN_ROWS"] % WRAP and any(
+                        (across - view["PAD_LEFT"] + lane) % WRAP < view["ROW_BYTES"] % WRAP
+                        and (start + across + lane) % WRAP < view["IN_BYTES"]
+                        for lane in range(bytes_)
+                    )
+    places_ = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
+    visits = blocks * groups * len(steps) * sets
+    old = sets * -(-4 * config.oc_lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    words = len(steps) * sets * -(-together * config.oc_lanes // config.word_bytes)
+    return drained(config, view, places_, lanes) + Counter(
+        multiplies=visits * config.ic_lanes * config.oc_lanes * config.pixel_lanes,
+        accumulates=(visits + blocks * groups * old * at_once) * config.acc_lanes,
+        accumulator_visits=(visits + blocks * groups * old) * config.acc_lanes,
+        sram_read_input=reads + old_values(config, view, places_, lanes, sets),
+        sram_read_weights=streamed(config, view, sets * config.oc_lanes, words, len(stripes)),
+    )
+
+
+def array_events(config: Config, op: Op, view: View) -> Counter[str]:
+    if op == Op.DEPTH_CONV:
+        return depthwise_events(config, op, view)
+    lanes, together = config.oc_lanes, config.pixel_lanes
+    taps = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
+    count, held = view["BLOCKS", "count"], view["KC", "group"] + 1  # input blocks per read
+    reads_of_tap = -(-view["KC", "blocks"] // held)
+    bytes_ = max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes)
+    pixels, most = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP"))), view["STRIPE", "pixels"]
+    sizes = [-(-len(pixels[start : start + most]) // together) for start in range(0, len(pixels), most)]
+    steps, passes = taps[0] * taps[1] * view["KC", "blocks"], sum(sizes) * count
+    old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    rows = config.weight_rows
+    made = count * window(view, bytes_, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap)
+    weights = streamed(config, view, lanes, 0 if op == Op.MAT_MUL else steps * rows, len(sizes))
+    if op == Op.MAT_MUL:
+        wide = -(-lanes // config.word_bytes)
+        weights += count * steps * len(sizes) * (lanes if view["B_FORM", "transposed"] else config.ic_lanes * wide)
+    return drained(config, view, pixels, lanes) + Counter(
+        multiplies=steps * passes * config.ic_lanes * lanes * together,
+        accumulates=(steps + old * together) * passes * config.acc_lanes,
+        accumulator_visits=(taps[0] * taps[1] * reads_of_tap + old) * passes * config.acc_lanes,
+        sram_read_input=made + old_values(config, view, pixels, lanes),
+        sram_read_weights=weights,
+    )
 
 
 def vector_events(config: Config, op: Op, view: View) -> Counter[str]:

@@ -169,14 +169,13 @@ const exactSize = (value) =>
 
 function isGiven(row, name) {
   if (name === "pe" || name === "dataflow" || name === "clock" || row.values[name] === null) return false;
-  if (name === "extensions") return row.values[name] !== "none";
-  return name !== "depthwise_lanes" || row.values.depthwise === "native";
+  return name !== "extensions" || row.values[name] !== "none";
 }
 
 /** The commands that price a point again, one per network. */
 function commandsOf(row) {
   const { networks, parameters, tiling, effort } = data.header;
-  const derived = ["ic_lanes", "oc_lanes", "pixel_lanes", "stripe", "banks", "requant_lanes", "vector_lanes", "depthwise_lanes"];
+  const derived = ["ic_lanes", "oc_lanes", "pixel_lanes", "stripe", "banks", "requant_lanes", "vector_lanes"];
   const flags = parameters
     .filter(({ name, default: usual }) => isGiven(row, name) && (derived.includes(name) || row.values[name] !== usual))
     .map(({ name, flag, size }) => `${flag} ${size ? exactSize(row.values[name]).replace(" ", "") : row.values[name]}`);

@@ -183,7 +183,7 @@ def test_summary() -> None:
     assert lines[1].startswith("cycles go to: the array ")
     limit = next(what for what in explanation.next if what.resource == "array")
     assert lines[3].startswith(f"with the array free: {limit.cycles:,} cycles (-")
-    assert lines[5].startswith("with the array, the requantiser and weight reads free: ")
+    assert lines[5].startswith("with the array, weight reads and the requantiser free: ")
     assert len(lines) - 3 - len(explanation.ladder) in (0, 1)
     host = HostWork({"soft": explanation.cycles}, 1, 0, HostCost())
     basis = host.cost.basis

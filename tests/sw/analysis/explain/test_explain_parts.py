@@ -192,7 +192,7 @@ def test_vector_reads(seed: int) -> None:
 
 def test_convolution_by_hand() -> None:
     """One pixel, 20 of 24 output channels, 16 input channels of which 12 are there, on 8 x 8 lanes."""
-    config = Config(ic_lanes=8, oc_lanes=8, requant_lanes=4)
+    config = Config(ic_lanes=8, oc_lanes=8, requant_lanes=4, bus=256)
     assert config.weight_rows == 2
     values = dict.fromkeys(REGISTERS[Unit.ARRAY], 0)
     values["TILE"] = pack(Unit.ARRAY, "TILE", height=1, width=1)
