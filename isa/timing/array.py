@@ -121,7 +121,7 @@ Advance = Callable[[State], tuple[int, State]]
 
 
 @dataclass(slots=True)
-class _Stripe:
+class Stripe:
     """``work`` cycles of windows for steps, ``old`` for old values, then ``fill`` to the drain of ``out`` cycles."""
 
     work: int
@@ -223,9 +223,9 @@ def array_durations(
         groups = 0 if free.results else -(-channels // requant)
         out, out_rest = size * groups, rest * groups
         if stripes == 1:
-            return _Stripe(whole_stripe + records - shorter, old, fill, out)
-        begins, middle = _Stripe(whole_stripe + records, old, fill, out), _Stripe(whole_stripe, old, fill, out)
-        final = _Stripe(rest_stripe - shorter, old_rest, fill, out_rest)
+            return Stripe(whole_stripe + records - shorter, old, fill, out)
+        begins, middle = Stripe(whole_stripe + records, old, fill, out), Stripe(whole_stripe, old, fill, out)
+        final = Stripe(rest_stripe - shorter, old_rest, fill, out_rest)
 
         def advance(state: State) -> tuple[int, State]:
             time, state = begins(state)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Advance, Free, State, _Stripe, tree_stages
+from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Advance, Free, State, Stripe, tree_stages
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK, repeat
 
@@ -155,7 +155,7 @@ def depthwise_durations(
         writes = 0 if free.results else machine.writes(channels)
 
         def stripe_of(one: _Pass, more: int = 0) -> Advance:
-            return _Stripe(one.work + more, one.old, machine.fill, one.pixels * writes)
+            return Stripe(one.work + more, one.old, machine.fill, one.pixels * writes)
 
         def stripes(row: Sequence[tuple[_Pass, int]]) -> Advance:
             advances = [(stripe_of(one), count) for one, count in row]

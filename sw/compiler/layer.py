@@ -93,7 +93,7 @@ class ConvLayer:
             return 0
         if self.kernel[1] == 1:
             return 1
-        columns, rest = divmod(self.stride[1], self.dilation[1])
+        columns, rest = divmod(self.stride[1], self.dilation[1] or self.stride[1] + 1)
         return 0 if rest or columns > MAX_SLIDE else columns
 
     def pixels_together(self, config: Config) -> int:

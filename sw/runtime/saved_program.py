@@ -91,7 +91,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         moved += transfers(found, segments[-1].layers)
     for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
         mine = [index for index, layer in enumerate(layers) if layer.segment == number]
-        if not set(code.layers.values()) <= set(mine):
+        if any(type(layer) is not int or layer not in mine for layer in code.layers.values()):
             raise Unfit(f"operations of segment {number}")
         _check_layers([layers[index] for index in mine], graph, divided.executed(step))
     _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))

@@ -191,7 +191,9 @@ def test_unknown_plans() -> None:
 # --- Optuna -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sampler", "points", "share"), [("nsga2", 200, 0.15), ("nsga3", 100, 0.05), ("tpe", 40, 0.02)])
+@pytest.mark.parametrize(
+    ("sampler", "points", "share"), [("nsga2", 200, 0.15), ("nsga3", 100, 0.05), ("tpe", 40, 0.02)]
+)
 def test_samplers(sampler: str, points: int, share: float, everything: list[Row]) -> None:
     pytest.importorskip("optuna")
     space = planned("optuna", points, 1, sampler)

@@ -124,4 +124,4 @@ def test_mobilenet_schedule_is_close_to_the_roofline() -> None:
     compiled = compile_network(f"{MODELS / NETWORKS['mobilenet_1.0_224']}_int8.tflite", CONFIG)
     report = compiled.report()
     assert report.bound == 568_741_376 // 64
-    assert report.over_bound <= 1.10
+    assert report.over_bound <= 1.11

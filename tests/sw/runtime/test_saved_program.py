@@ -109,11 +109,13 @@ def load_program_bytes(data: bytes, path: Path) -> Any:
 
 
 def _free_part(header: str) -> Any:
-    """What follows from the rest: all but the speed of the memory, and figures of a report, which are bounded."""
+    """What follows from the rest: all but the speed of the memory, and what a report makes use of, which is bounded."""
     found = json.loads(header)
     del found["metadata"]["least_activations"], found["config"]["memory"]
     for layer in found["metadata"]["layers"]:
         del layer["tiles"]
+    for operations in found["metadata"]["operations"]:
+        operations[:] = [place for place, _ in operations]  # which layer an operation counts for
     return found
 
 
