@@ -78,7 +78,7 @@ def toml(folder: Path) -> str:
 
 
 def test_estimate(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["area", "--config", "small"]) == 0
+    assert main(["area", "--config", "small", "--depthwise", "none"]) == 0
     out = capsys.readouterr().out
     assert "memory" in out and "DSP and BRAM none, as far as measured" in out
     assert re.search(r"part         ECP5-85F: \d+% of its LUT, \d+% of its FF, 57% of its DSP, 25% of its BRAM", out)

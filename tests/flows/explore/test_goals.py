@@ -157,6 +157,9 @@ constraints = ["ae.latency < 20 ms"]
 part = "ecp5-85f"
 [base]
 depthwise = "none"
+sram = "64 KiB"
+banks = 4
+vector_lanes = 2
 """
 
 

@@ -317,7 +317,7 @@ def test_results_beside_sums_are_copied_to_their_place(vector: bool) -> None:
     for name, expected in reference.run(graph, x).items():
         np.testing.assert_array_equal(compiled.run(x).outputs[name], expected)
     moved = compiled.report().layers[1].moved_bytes
-    # Blocks of eight channels: records and three rows of taps, two words each; the wide one records and a tap once more.
+    # Blocks of eight channels: records, three rows of taps of two words; the wide one has records and a tap once more.
     weights = 4 * (8 * 16 + 3 * 2 * 16) + 8 * 16 + 16
     assert moved == weights + (0 if vector else 16 * 16 * 32)
 
