@@ -142,7 +142,9 @@ class ConvLayer:
         word, rows, records = _words(config)
         if self.mode == "depthwise":
             records = config.param_rows(config.oc_lanes * self.sets)
-            more = (self.repeats - 1) * (records + self._weight_words(config, *self.spot[1::2])) if repeated else 0
+            more = 0
+            if repeated and self.repeats > 1:
+                more = (self.repeats - 1) * (records + self._weight_words(config, *self.spot[1::2]))
             return (records + self._weight_words(config, kh, kw) + more) * word
         parts = ceil_div(self.group[1], config.oc_lanes) if self.mode == "grouped" else 1
         return parts * (records + (0 if self.mode == "matmul" else steps * rows)) * word
