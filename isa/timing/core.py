@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -173,39 +173,8 @@ def play(words: Uint64s, pages: int, lasting: Int64s, depth: int = QUEUE_DEPTH) 
     return Played(pops, starts, last)
 
 
-class Clock(Protocol):
-    """Follows a program that grows: when its words go out, when units are free.
-
-    As nobody knows yet where the program ends, a page is fetched ahead even of the last one, until `end`.
-    """
-
-    @property
-    def free(self) -> Sequence[int]:
-        """Per unit the first cycle in which it can take what comes next; it goes with the clock."""
-
-    @property
-    def begun(self) -> int:
-        """The first cycle of the first operation; `NEVER` if there is none."""
-
-    @property
-    def ended(self) -> int:
-        """The first cycle behind the last operation; 0 if there is none."""
-
-    def add(self, words: "array[int]", first: int, cycles: int) -> None:
-        """What comes next: ``words`` from the ``first`` on, with at most one operation, of so many cycles."""
-
-    def ready(self, unit: int, words: int) -> int:
-        """The cycle in which ``words`` more words could be in a unit's queue; at most as many as it holds."""
-
-    def end(self) -> int:
-        """The word that comes now ends the program, and no page is fetched behind its own. Nothing may follow.
-
-        Returns the cycles of the program.
-        """
-
-
-class _Compiled:
-    """The compiled `Clock`."""
+class CompiledClock:
+    """The compiled `recurrence.Clock`, as far as the compiler asks it."""
 
     def __init__(self, core: ctypes.CDLL, fetch: int, depth: int) -> None:
         self._core, self._clock = core, core.clock_new(fetch, depth)
@@ -234,7 +203,10 @@ class _Compiled:
         return int(self._core.clock_end(self._clock))
 
 
-def clock(fetch: int, depth: int = QUEUE_DEPTH) -> Clock:
-    """A clock before its first word. ``fetch``: cycles of a page's fetch; ``depth``: places of each queue."""
+def clock(fetch: int, depth: int = QUEUE_DEPTH) -> CompiledClock | recurrence.Clock:
+    """What follows a program that grows: when its words go out, when units are free; before its first word.
+
+    ``fetch``: cycles of a page's fetch; ``depth``: places of each queue.
+    """
     core = library()
-    return recurrence.Clock(fetch, depth) if core is None else _Compiled(core, fetch, depth)
+    return recurrence.Clock(fetch, depth) if core is None else CompiledClock(core, fetch, depth)

@@ -225,7 +225,7 @@ class Segment:
 
         Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
         """
-        rest = sum(self.array_cycles.values())
+        rest, more = sum(self.array_cycles.values()), sum(map(self._least_operations, self.stages))
         order, arena = Order(self.config), Arena(self.config)
         for number, stage in enumerate(self.stages):
             arena.keep(self._needed_next(number))
@@ -235,12 +235,22 @@ class Segment:
             emitter.add(order.follow(tasks, beside=number > 0 and self._is_beside(number - 1)))
             first += len(stage.nodes)
             own = self.array_cycles.get(stage.head.name, 0)
-            rest -= own
+            rest, more = rest - own, more - self._least_operations(stage)
             left = rest + own * (order.waiting == len(tasks))
-            if not emitter.advance(limit, rest=left, more=len(self.stages) - number - 1):
+            if not emitter.advance(limit, rest=left, more=more):
                 return False
         emitter.add(order.rest())
         return emitter.end(limit)
+
+    def _least_operations(self, stage: Stage) -> int:
+        """The least number of operations of a stage: one for each of its tiles, and a load of each tile's weights."""
+        chosen = self.tilings.get(stage.head.name)
+        if chosen is None:
+            return 1
+        layer = self.layers[stage.head.name]
+        columns = chosen.columns or layer.out_width
+        pieces = ceil_div(layer.out_height, chosen.rows) * ceil_div(layer.out_width, columns)
+        return (pieces + 1) * ceil_div(layer.out_channels, chosen.out_channels)
 
     @cached_property
     def array_cycles(self) -> dict[str, int]:

@@ -1,5 +1,7 @@
 """What stays in SRAM, what is loaded ahead, what runs side by side; and the cycles that come of it."""
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import pytest
 
@@ -257,3 +259,28 @@ def test_networks_come_close_to_the_roofline(network: str, config: Config, cycle
     report = compile_network(f"zoo:{network}", config).report()
     assert report.cycles == cycles
     assert report.over_bound <= limit
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_operations_that_are_sure_to_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program is given up before its end only while so many are to come that its clock is exact."""
+    promised = WeakKeyDictionary[Emitter, list[int]]()
+    advance, end = Emitter.advance, Emitter.end
+
+    def count(emitter: Emitter) -> int:
+        return len(emitter._operations) + len(emitter._loads)
+
+    def promise(emitter: Emitter, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
+        promised.setdefault(emitter, []).append(count(emitter) + more)
+        return advance(emitter, limit, rest=rest, more=more, alone=alone)
+
+    def check_promises(emitter: Emitter, limit: int | None = None, *, alone: bool = False) -> bool:
+        assert max(promised.get(emitter, [0])) <= count(emitter)
+        checked.append(count(emitter))
+        return end(emitter, limit, alone=alone)
+
+    checked: list[int] = []
+    monkeypatch.setattr(Emitter, "advance", promise)
+    monkeypatch.setattr(Emitter, "end", check_promises)
+    compile_network(random_network(seed, 6), (SMALL, WIDE)[seed % 2].replace(sram="32 KiB", banks=None))
+    assert checked
