@@ -142,8 +142,7 @@ struct Job {
     const u64* words;
     i64 count;
     const i64 *cycles, *causes, *errors, *regions;
-    i64 fetch;
-    const i64* lost;
+    const i64 *fetches, *lost;
     i64 pages, stopped, bank_bytes;
     // results
     i64 *units, *ops, *pcs, *starts, *ends;
@@ -287,12 +286,12 @@ EXPORT void registers(const u64* words, i64 count, const i64* sizes, const i64* 
 
 EXPORT void run(Job* job) {
     const auto lasting = [&](const Element& e) {
-        if (e.fetch) return job->lost[e.number] ? is.never : job->fetch;
+        if (e.fetch) return job->lost[e.number] ? is.never : job->fetches[e.number];
         return job->causes[e.number] || job->errors[e.number] ? is.never : job->cycles[e.number];
     };
     auto& [recurrence, words, elements] = played(job->words, job->count, job->pages, is.queue_depth, lasting);
     i64 last = recurrence.at.now + 1;
-    for (Element& e : elements) e.end = e.start + (e.fetch ? job->fetch : job->cycles[e.number]);
+    for (Element& e : elements) e.end = e.start + (e.fetch ? job->fetches : job->cycles)[e.number];
     job->fault = job->stopped, job->fault_pc = job->count;
     const i64 halt = first_fault(*job, elements, job->stopped ? last : is.never);
     if (job->fault) last = halt;

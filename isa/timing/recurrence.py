@@ -37,8 +37,8 @@ class Work(NamedTuple):
 
     ``words``: those that the front end dispatches. Per operation: ``cycles`` from start to end, `CHECK` of those that
     fail their own checks; ``causes`` of that, else 0; ``errors``: what the bus answers it with, else 0; ``regions``:
-    what it claims, of shape (operations, `REGIONS`, 2), see `Operations.verify`. ``fetch``: cycles of a page's fetch;
-    ``lost``: per page that is fetched, what the bus answers it with, else 0. ``stopped``: why the front end refuses the
+    what it claims, of shape (operations, `REGIONS`, 2), see `Operations.verify`. Per page that is fetched, ``fetches``:
+    cycles of its fetch; ``lost``: what the bus answers it with, else 0. ``stopped``: why the front end refuses the
     next word, else 0. ``bank_bytes``: of a bank of SRAM.
     """
 
@@ -47,7 +47,7 @@ class Work(NamedTuple):
     causes: Int64s
     errors: Int64s
     regions: Int64s
-    fetch: int
+    fetches: Int64s
     lost: Int64s
     stopped: int
     bank_bytes: int
@@ -261,17 +261,17 @@ def play(words: Uint64s, pages: int, lasting: Int64s, depth: int) -> Played:
 
 def run(work: Work) -> Outcome:
     """See `isa.timing.core.run`."""
-    words, cycles, lost = work.words.tolist(), work.cycles.tolist(), work.lost.tolist()
+    words, cycles, fetches, lost = (a.tolist() for a in (work.words, work.cycles, work.fetches, work.lost))
     stuck = ((work.causes | work.errors) != 0).tolist()
 
     def lasting(element: Element) -> int:
         if element.fetch:
-            return NEVER if lost[element.number] else work.fetch
-        return NEVER if stuck[element.number] else cycles[element.number]
+            return NEVER if lost[element.number] else int(fetches[element.number])
+        return NEVER if stuck[element.number] else int(cycles[element.number])
 
     last, taken, elements = played(words, len(lost), QUEUE_DEPTH, lasting)
     for element in elements:
-        element.end = element.start + (work.fetch if element.fetch else cycles[element.number])
+        element.end = element.start + (fetches if element.fetch else cycles)[element.number]
     last += 1
     halt, fault = _first_fault(work, elements, last if work.stopped else NEVER)
     if fault[0]:

@@ -14,7 +14,7 @@ from dovetail.isa.timing.core import run
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.operations import Operations, Rows, bus_error, rules_of
-from dovetail.isa.timing.recurrence import Work
+from dovetail.isa.timing.recurrence import Outcome, Work
 from dovetail.isa.timing.sequencer import (
     END_TO_DONE,
     FIRST_ACTION,
@@ -57,6 +57,18 @@ def time_program(
     broken
         (address, bytes) of parts of it that give bus errors as well; multiples of 64.
     """
+    check_places(address, base, memory_bytes, broken)
+    words = as_words(program)
+    if config.serial:
+        return time_microcoded(config, words, address, base, memory_bytes, broken)
+    if not len(words):
+        return without_words()
+    work, operations = work_of(config, words, address, base, memory_bytes, broken)
+    return timeline_of(run(work), operations)
+
+
+def check_places(address: int, base: int, memory_bytes: int, broken: Broken) -> None:
+    """Raises ValueError unless these are what :func:`time_program` takes."""
     if memory_bytes % 4096 or not 0 < memory_bytes <= ADDRESS_SPACE:
         raise ValueError(f"memory_bytes must be a multiple of 4096 in 4096..2**32, not {memory_bytes}")
     if base % 4096 or not 0 <= base < ADDRESS_SPACE:
@@ -65,13 +77,19 @@ def time_program(
         raise ValueError(f"address must be a multiple of {PAGE_BYTES} in 0..2**32-1, not {address}")
     if any(number % BROKEN_BYTES for part in broken for number in part):
         raise ValueError(f"broken must be multiples of {BROKEN_BYTES} bytes, not {broken}")
-    words = as_words(program)
-    if config.serial:
-        return time_microcoded(config, words, address, base, memory_bytes, broken)
-    if not len(words):
-        cycles = FIRST_ACTION - 1 + PAGE_READY + END_TO_DONE
-        none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
-        return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
+
+
+def without_words() -> Timeline:
+    """Of a program of no pages."""
+    cycles = FIRST_ACTION - 1 + PAGE_READY + END_TO_DONE
+    none, idle = np.zeros(0, np.int64), {unit: Counters(0, 0, 0, cycles) for unit in Unit}
+    return Timeline(none, none, none, none, none, none > 0, (), cycles, idle, Fault(Cause.NO_END, 0))
+
+
+def work_of(
+    config: Config, words: npt.NDArray[np.uint64], address: int, base: int, memory_bytes: int, broken: Broken
+) -> tuple[Work, Operations]:
+    """What the rules say of a program of at least one page; of transfers, as if nobody else used memory."""
     stop, cause = _stop(config, words)
     rules, operations = rules_of(config), Operations(words[:stop])
     causes, regions = operations.verify(config)
@@ -82,12 +100,16 @@ def time_program(
         causes=causes,
         errors=_bus_errors(operations, causes, base, memory_bytes, broken),
         regions=regions,
-        fetch=rules.fetch,
+        fetches=np.full(pages, rules.fetch),
         lost=_lost_pages(address, pages, memory_bytes, broken),
         stopped=cause,
         bank_bytes=config.bank_bytes,
     )
-    done = run(work)
+    return work, operations
+
+
+def timeline_of(done: Outcome, operations: Operations) -> Timeline:
+    """An outcome for those who look at it."""
     counters = {
         unit: Counters(busy, writes, token, done.cycles - busy - writes - token)
         for unit, busy, writes, token in zip(Unit, done.busy, done.config, done.token, strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.cosim.rtl.rtl_engine import RtlError
+from dovetail.cosim.rtl.rtl_engine import RtlError, program_words
 from dovetail.cosim.rtl.system_engine import Handshake, Start, SystemEngine, SystemRun
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX
 from dovetail.hw.system.design import SystemDesign
@@ -14,13 +14,14 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.host import ID
-from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.interconnect import DATA, TURN, Addresses
 from dovetail.isa.timing.memory import Direction
+from dovetail.isa.timing.operations import forget
+from dovetail.isa.timing.system import Begun, time_system
 from dovetail.sw.model.accelerator import Model
+from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from tests.hw.netlist import Netlist
-from tests.isa.timing.system_oracle import Run, time_together
 
 TINY = Config(
     ic_lanes=2,
@@ -131,17 +132,17 @@ def check_data(run: SystemRun) -> None:
 def check_timelines(system: System, run: SystemRun, image: np.ndarray, starts: dict[str, Start]) -> int:
     """Everything starts and ends in the cycle that the rules give, of all accelerators; ``image``: memory before. Gives
     the cycles that they have lost by working at once."""
-    runs = []
-    for part in system.accelerators:
-        start = starts[part.name]
-        program = image[start.program :][: PAGE_BYTES * start.pages].tobytes()
-        runs.append(Run(part.config, program, start.program, start.base, run.origins[part.name]))
+    programs = {}
+    for name, start in starts.items():
+        words = program_words(image, start.program, start.pages)
+        programs[name] = Begun(words, start.program, start.base, run.origins[name])
     lost = 0
-    for part, alone, timed in zip(system.accelerators, runs, time_together(runs, system.memory), strict=True):
-        mine = run.results[part.name]
-        assert [*zip(mine.timeline.start.tolist(), mine.timeline.end.tolist(), strict=True)] == timed.spans
-        assert mine.cycles == timed.cycles
-        lost += timed.cycles - time_together([alone], system.memory)[0].cycles
+    for name, expected in time_system(system, programs, memory_bytes=len(image)).items():
+        mine = run.results[name]
+        assert (mine.cycles, mine.counters, mine.fault) == (expected.cycles, expected.counters, expected.fault), name
+        for column in ("unit", "op", "pc", "start", "end", "works"):
+            np.testing.assert_array_equal(getattr(mine.timeline, column), getattr(expected, column), f"{name} {column}")
+        lost += expected.cycles - time_system(system, {name: programs[name]}, memory_bytes=len(image))[name].cycles
     return lost
 
 
@@ -169,6 +170,26 @@ def test_programs_at_once(engine: SystemEngine) -> None:
     assert lost > 0 or any(part.config.serial for part in system.accelerators)
 
 
+def test_faults_in_one_while_others_go_on(engine: SystemEngine) -> None:
+    system, rng = engine.system, random.Random(5)
+    if any(part.config.serial for part in system.accelerators):
+        pytest.skip("a microcoded accelerator is not timed among others")
+    faults, ran = set(), 0
+    for _ in range(12):
+        work = {
+            part.name: (illegal_program if rng.random() < 0.5 else legal_program)(rng, part.config)
+            for part in system.accelerators
+        }
+        memory, starts = together(work, tuple(rng.choice((0, rng.randrange(300))) for _ in work))
+        image = memory.copy()
+        engine.reset()
+        run = engine.run(memory, starts)
+        check_timelines(system, run, image, starts)
+        faults |= {result.fault.cause for result in run.results.values() if result.fault}
+        ran += sum(result.fault is None for result in run.results.values())
+    assert len(faults) > 3 and ran > 3
+
+
 def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without others, the interconnect is a constant: so the timeline is the model's, with a memory as much slower."""
 
@@ -180,6 +201,7 @@ def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeyp
 
     monkeypatch.setattr(Direction, "reads", staticmethod(reads))
     monkeypatch.setattr(Direction, "writes", staticmethod(writes))
+    forget()
     if engine.system.memory.beat_cycles > 1:
         pytest.skip("write beats wait in the interconnect's buffer, not at the accelerator")
     for part in engine.system.accelerators:
@@ -196,6 +218,7 @@ def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeyp
         assert [*zip(mine.timeline.start, mine.timeline.end, strict=True)] == [
             *zip(expected.timeline.start, expected.timeline.end, strict=True)
         ]
+    forget()
 
 
 def test_the_host_reaches_every_accelerator(engine: SystemEngine) -> None:

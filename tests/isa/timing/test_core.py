@@ -96,7 +96,7 @@ def test_faults(seed: int) -> None:
         causes=some((Cause.SRAM_RANGE, *[0] * 30)),
         errors=some((Cause.BUS_READ, *[0] * 10)),
         regions=np.array(spaces, np.int64).reshape(count, REGIONS, 2),
-        fetch=rng.randrange(20, 90),
+        fetches=some(range(20, 90), pages),
         lost=some((Cause.BUS_FETCH, *[0] * 5), pages),
         stopped=rng.choice((0, 0, Cause.OPCODE)),
         bank_bytes=100,
