@@ -17,6 +17,7 @@ ARRAY_LANES = ("ic_lanes", "oc_lanes", "pixel_lanes")
 PIXEL_LANES = (1, 2, 4, 8)
 MAX_STRIPE, DEFAULT_STRIPE = 64, 32
 """Output pixels of a pixel lane that share a weight load."""
+MAX_VECTOR_LANES = 16
 MAX_BANKS = 32
 DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
 """The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
@@ -202,7 +203,7 @@ class Given(TypedDict, total=False):
         Parameter("output pixels that share a weight load, up to 64 per pixel lane", 1, MAX_STRIPE * PIXEL_LANES[-1]),
     ]
     requant_lanes: Annotated[int | None, Parameter("results requantised per cycle", 1, title="requantiser lanes")]
-    vector_lanes: Annotated[int | None, Parameter("channels per cycle of the vector unit", 1, 16)]
+    vector_lanes: Annotated[int | None, Parameter("channels per cycle of the vector unit", 1, MAX_VECTOR_LANES)]
     matmul: Annotated[bool, Parameter("whether MAT_MUL is built", default=True)]
     pooling: Annotated[bool, Parameter("whether pooling is built", default=True)]
     elementwise: Annotated[bool, Parameter("whether element-wise operations are built", default=True)]

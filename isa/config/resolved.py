@@ -23,6 +23,7 @@ from dovetail.isa.config.given import (
     MAX_LANES,
     MAX_PE,
     MAX_STRIPE,
+    MAX_VECTOR_LANES,
     MICROCODED,
     MICROCODED_WORD,
     PARAMETERS,
@@ -147,7 +148,8 @@ class Config:
         settle(
             "requant_lanes", min(max(ceil_div(products, 16), self._depthwise_results()), self.oc_lanes), self.oc_lanes
         )
-        settle("vector_lanes", min(self.requant_lanes, 4))
+        # With fewer, sums take longer than the convolutions of a ResNet beside them.
+        settle("vector_lanes", min(self.requant_lanes, max(4, products // 32), MAX_VECTOR_LANES))
         if self.banks is None:
             put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
         if self.sram % self.banks or not _power_of_two(self.bank_bytes):
