@@ -1,6 +1,6 @@
 """The compiler: partition, plan, emit, each a function of the one before; and what comes of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -112,24 +112,32 @@ def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
 
 def emit(draft: Draft) -> Code:
     """The whole program of a draft."""
-    divided, placed = draft.partition, draft.memory
+    placed, band_of = draft.memory, draft.partition.band_of
+    divided = draft.partition.whole or draft.partition
     address = placed.end
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
+    first = 0
     for number, segment in enumerate(draft.segments):
         emitter = draft.emitted(number)
         assert emitter
-        layers += _layers(segment, emitter, number, len(layers))
-        segments.append(SegmentCode(address, emitter.words, emitter.layers))
+        bands: dict[str, list[int]] = {}  # the numbers of a layer's nodes
+        for index, node in enumerate(segment.nodes):
+            bands.setdefault(band_of.get(node.name, node.name), []).append(index)
+        places = {first + index: len(layers) + n for n, parts in enumerate(bands.values()) for index in parts}
+        layers += _layers(divided.graph, segment, emitter, number, first, bands)
+        words = {word: places[layer] for word, layer in emitter.layers.items()}
+        segments.append(SegmentCode(address, emitter.words, words))
         address += len(emitter.words) * WORD_BYTES
+        first += len(segment.nodes)
     return Code(
-        config=divided.config,
+        config=draft.partition.config,
         options=divided.options,
         graph=divided.graph,
         steps=divided.steps,
         segments=tuple(segments),
         layers=tuple(layers),
-        where=draft.where,
+        where={name: address for name, address in draft.where.items() if name in divided.graph.tensors},
         pitches={name: part.pitch for name, part in divided.parts.items()},
         packers=tuple(draft.constants.packers),
         constants_bytes=draft.constants.end,
@@ -140,18 +148,23 @@ def emit(draft: Draft) -> Code:
     )
 
 
-def _layers(segment: Segment, emitter: Emitter, number: int, first: int) -> Iterator[Layer]:
-    """The layers of segment ``number``, from the network's layer ``first`` on."""
-    for index, node in enumerate(segment.nodes, first):
+def _layers(
+    graph: ir.Graph, segment: Segment, emitter: Emitter, number: int, first: int, bands: Mapping[str, list[int]]
+) -> Iterator[Layer]:
+    """The layers of segment ``number``, whose first node has the number ``first``; ``bands``: by name the places of
+    their nodes."""
+    nodes = {node.name: node for node in graph.nodes}
+    for name, parts in bands.items():
+        node, tiling = nodes[name], segment.tilings.get(segment.nodes[parts[0]].name)
         yield Layer(
-            name=node.name,
+            name=name,
             kind=node.op,
             output=node.outputs[0],
             segment=number,
-            macs=segment.graph.macs(node),
-            least_bytes=least_bytes(segment.graph, node),
-            moved_bytes=emitter.moved.get(index, 0),
-            tiles=str(segment.tilings.get(node.name, "")),
+            macs=graph.macs(node),
+            least_bytes=least_bytes(graph, node),
+            moved_bytes=sum(emitter.moved.get(first + part, 0) for part in parts),
+            tiles="" if tiling is None else f"{tiling}" + f", {len(parts)} bands" * (len(parts) > 1),
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -12,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.outline import Partition
+from dovetail.sw.compiler.partition.bands import Cascade
+from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
+from dovetail.sw.compiler.plan.cascades import Traffic, choose
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -47,16 +51,17 @@ def plan(partition: Partition) -> Draft:
     drafts = [Draft(partition, effort, resident) for effort, resident in _ways(partition.options)]
     best, least = _best(_worth_trying(drafts), None)
     assert best
+    best, least = best.or_cascaded(least)
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
     for smaller_drafts in _on_less(partition, drafts):
         found, cycles = _best(smaller_drafts, limit - 1)
         if found:
-            better.append((found, cycles))
-            limit = cycles
+            better.append(found.or_cascaded(cycles))
+            limit = better[-1][1]
     for found, cycles in reversed(better):
         if cycles < least:  # else another one has fewer on the larger memory
-            best, least = min((best, least), found.on(partition, cycles), key=itemgetter(1))
+            best, least = min((best, least), found.on(partition.config, cycles), key=itemgetter(1))
     return best
 
 
@@ -91,7 +96,7 @@ class Draft:
     def __init__(self, partition: Partition, effort: int, resident: bool) -> None:
         graph, steps, parts, roots = partition.graph, partition.steps, partition.parts, partition.roots
         options = replace(partition.options, effort=effort)
-        self.partition, self.effort = partition, effort
+        self.partition, self.effort, self.resident = partition, effort, resident
         self.segments = [
             Segment(partition.config, options, graph, partition.executed(step), roots, parts, wanted, resident=resident)
             for step, wanted in zip(steps, partition.outside(), strict=True)
@@ -109,10 +114,11 @@ class Draft:
         self._inner: Draft | None = None
         self._later: dict[str, int] = {}
 
-    def on(self, partition: Partition, cycles: int) -> tuple[Draft, int]:
-        """The same draft, which takes ``cycles``, on a larger SRAM, and its cycles there. If there are additional
-        waits, tensors near them are tried at other places within their banks, one after the other.
+    def on(self, config: Config, cycles: int) -> tuple[Draft, int]:
+        """The same draft, which takes ``cycles``, on the larger SRAM of ``config``, and its cycles there. If there are
+        additional waits, tensors near them are tried at other places within their banks, one after the other.
         """
+        partition = replace(self.partition, config=config)
         best = self._moved(partition, {})
         least = best.cycles({}, None)
         assert least is not None
@@ -123,6 +129,33 @@ class Draft:
                 if least == cycles:
                     break
         return best, least
+
+    def or_cascaded(self, cycles: int) -> tuple[Draft, int]:
+        """This draft, which takes ``cycles``, or the cascaded one if that takes fewer; and its cycles."""
+        other = self.cascaded()
+        fewer = other.cycles({}, cycles - 1) if other else None
+        return (self, cycles) if other is None or fewer is None else (other, fewer)
+
+    def cascaded(self) -> Draft | None:
+        """The same in which layers run band by band where tensors between them would go to system memory and back; None
+        if that hardly saves anything."""
+        partition = self.partition
+        cascades, saved = list[Cascade](), 0
+        if not self.resident or partition.whole or partition.config.serial:
+            return None
+        shares = Counter(partition.roots.values())
+        shared = {name for name, root in partition.roots.items() if root != name or shares[root] > 1}
+        for segment in self.segments:
+            traffic = Traffic(segment.plan.residents.keys(), shared | segment.outside)
+            found, less = choose(partition.config, partition.graph, segment.links(), traffic)
+            cascades += found
+            saved += less
+        if saved <= 0 or not (bands := in_bands(partition, cascades)):
+            return None
+        try:
+            return Draft(bands, self.effort, resident=True)
+        except CompileError:
+            return None
 
     def _moved(self, partition: Partition, later: dict[str, int]) -> Draft:
         moved = copy(self)
@@ -170,7 +203,7 @@ class Draft:
 
     @cached_property
     def constants(self) -> Constants:
-        return Constants(self.partition.steps, self.segments)
+        return Constants(self.partition.steps, self.segments, self.partition.band_of)
 
     @cached_property
     def memory(self) -> memory.Plan:
@@ -253,7 +286,7 @@ def _schedule(segment: Segment) -> Hashable:
 class Constants:
     """The constants of a graph and of its segments' nodes: addresses by node, what makes them, where they end."""
 
-    def __init__(self, steps: Iterable[Step], segments: Iterable[Segment]) -> None:
+    def __init__(self, steps: Iterable[Step], segments: Iterable[Segment], band_of: Mapping[str, str]) -> None:
         self.where: dict[str, int] = {}
         self.packers: list[tuple[int, Packer]] = []
         self.end = 0
@@ -261,9 +294,15 @@ class Constants:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     self._add(node, node.value.nbytes, partial(_bytes, node.value))
+        known: dict[Hashable, int] = {}
         for segment in segments:
             for node in segment.nodes:
                 if needed := segment.constants(node):
+                    key = band_of.get(node.name, node.name), segment.form_of(node)
+                    if key in known:
+                        self.where[node.name] = known[key]
+                        continue
+                    known[key] = self.end
                     self._add(node, *needed)
 
     def _add(self, node: ir.Node, size: int, packer: Packer) -> None:

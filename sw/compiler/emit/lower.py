@@ -1,7 +1,7 @@
 """From the nodes of a segment to tile tasks: what each kind of node becomes, and where its tensors lie."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import isqrt
@@ -23,6 +23,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.parts import Part
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import residency, schedule, tiling
+from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
@@ -92,6 +93,7 @@ class Segment:
             for node in nodes
             if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)
         }
+        self.outside = stored
         self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
         works = [self._work(stage) for stage in self.stages]
@@ -208,6 +210,23 @@ class Segment:
         if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
             return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
         return None
+
+    def form_of(self, node: ir.Node) -> Hashable:
+        """What a node's constants depend on besides the node."""
+        if (layer := self.layers.get(node.name)) is None:
+            return None
+        tiling = self.tilings[node.name]
+        return convolution.block_of(self.config, layer, tiling), tuple(convolution.passes_of(layer, tiling))
+
+    def links(self) -> list[Link]:
+        """What cascades could be made of, in order."""
+        found = []
+        for number, (stage, work) in enumerate(zip(self.stages, self.plan.works, strict=True)):
+            cycles = residency.layer_cycles(self.config, work.array) if work.array else 0
+            alone = self.tilings.get(stage.head.name) if not stage.tail else None
+            price = alone.price if alone else 0
+            found.append(Link(stage.nodes, cycles, price, work.constants, self.plan.free(number)))
+        return found
 
     def emit(
         self,

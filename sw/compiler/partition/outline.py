@@ -1,10 +1,14 @@
 """A graph divided between the devices: its steps, and which tensors share bytes."""
 
+from __future__ import annotations
+
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.bands import Cascade, cut
 from dovetail.sw.compiler.partition.parts import Part, parts_of
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
 from dovetail.sw.network import ir
@@ -21,6 +25,8 @@ class Partition:
     steps: in the order of execution.
     parts: the tensors that lie inside another one.
     roots: the tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of.
+    band_of: of nodes that compute some rows only, by name, the node of ``whole``'s graph that they are a band of.
+    whole: the same without bands.
     """
 
     graph: ir.Graph
@@ -30,6 +36,8 @@ class Partition:
     steps: tuple[Step, ...]
     parts: dict[str, Part]
     roots: dict[str, str]
+    band_of: Mapping[str, str] = field(default_factory=dict)
+    whole: Partition | None = None
 
     def executed(self, step: Step) -> list[ir.Node]:
         """The nodes of a step that need instructions."""
@@ -64,3 +72,15 @@ def partition(graph: ir.Graph, config: Config, options: Options) -> Partition:
         if isinstance(node, ir.Reshape):
             roots[node.outputs[0]] = roots[node.inputs[0]]
     return Partition(graph, config, options, reasons, steps, parts, roots)
+
+
+def in_bands(whole: Partition, cascades: Sequence[Cascade]) -> Partition | None:
+    """A partition whose cascades are cut into bands; None if more would be copied, or run elsewhere."""
+    graph, band_of = cut(whole.graph, cascades)
+    found = replace(partition(graph, whole.config, whole.options), band_of=band_of, whole=whole)
+    programs = [
+        [step.device for step in one.steps if not all(isinstance(n, ir.FREE) for n in step.nodes)]
+        for one in (found, whole)
+    ]
+    moves = [sum(isinstance(n, ir.Move) for step in one.steps for n in one.executed(step)) for one in (found, whole)]
+    return found if programs[0] == programs[1] and moves[0] == moves[1] else None

@@ -119,6 +119,10 @@ class Plan:
             target.bank * bank if target else None,
         )
 
+    def free(self, number: int) -> int:
+        """Bytes of the banks that no resident has during a step."""
+        return self._free[number].bit_count() * self.config.bank_bytes
+
     def alive(self, number: int, later: Mapping[str, int]) -> Residents:
         """The residents beside a step; ``later``: by how many banks some start later on a larger SRAM."""
         found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
