@@ -53,8 +53,8 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of a program's tensors those that stay in SRAM, ``residents``, and those that are not its own, ``outside``: others
-    read them, or share their bytes."""
+    """Of a program's tensors those that stay in SRAM, ``residents``, and those that are not its own, ``outside``: read
+    by others, or of the same bytes as others."""
 
     residents: Collection[str]
     outside: Collection[str]
