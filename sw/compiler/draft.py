@@ -51,14 +51,16 @@ def plan(partition: Partition) -> Draft:
     drafts = [Draft(partition, effort, resident) for effort, resident in _ways(partition.options)]
     best, least = _best(_worth_trying(drafts), None)
     assert best
-    best, least = best.or_cascaded(least)
+    cascaded = best.cascaded()
+    if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
+        best, least = cascaded, cycles
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
     for smaller_drafts in _on_less(partition, drafts):
         found, cycles = _best(smaller_drafts, limit - 1)
         if found:
-            better.append(found.or_cascaded(cycles))
-            limit = better[-1][1]
+            better.append((found, cycles))
+            limit = cycles
     for found, cycles in reversed(better):
         if cycles < least:  # else another one has fewer on the larger memory
             best, least = min((best, least), found.on(partition.config, cycles), key=itemgetter(1))
@@ -130,15 +132,9 @@ class Draft:
                     break
         return best, least
 
-    def or_cascaded(self, cycles: int) -> tuple[Draft, int]:
-        """This draft, which takes ``cycles``, or the cascaded one if that takes fewer; and its cycles."""
-        other = self.cascaded()
-        fewer = other.cycles({}, cycles - 1) if other else None
-        return (self, cycles) if other is None or fewer is None else (other, fewer)
-
-    def cascaded(self) -> Draft | None:
+    def cascaded(self, limit: int | None = None) -> Draft | None:
         """The same in which layers run band by band where tensors between them would go to system memory and back; None
-        if that hardly saves anything."""
+        if that hardly saves anything, or not enough for an estimate of ``limit`` cycles."""
         partition = self.partition
         cascades, saved = list[Cascade](), 0
         if not self.resident or partition.whole or partition.config.serial:
@@ -150,7 +146,9 @@ class Draft:
             found, less = choose(partition.config, partition.graph, segment.links(), traffic)
             cascades += found
             saved += less
-        if saved <= 0 or not (bands := in_bands(partition, cascades)):
+        if saved <= 0 or (limit is not None and self.price + self.unpriced - saved > limit):
+            return None
+        if not (bands := in_bands(partition, cascades)):
             return None
         try:
             return Draft(bands, self.effort, resident=True)
@@ -249,7 +247,8 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
                 found += [Draft(inner, effort, resident) for effort, resident in ways if effort]
         except CompileError:
             return
-        yield _worth_trying(found)
+        cascaded = found[-1].cascaded(round(NEAR * price))
+        yield [*_worth_trying(found), *([cascaded] if cascaded else [])]
 
 
 def _price(drafts: Iterable[Draft]) -> int:
