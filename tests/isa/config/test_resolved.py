@@ -15,9 +15,9 @@ from dovetail.isa.config.resolved import Config, array_of, lanes_of
 HASHES = {
     "default": 0xFA26_6123_92C2_BBB3,
     "8x8": 0x1426_D8D2_76D7_E40D,
-    "16x16": 0x9F61_9A47_B401_BF68,
+    "16x16": 0x22CF_0DC7_86B9_AE7F,
     "4x8x2": 0x8B47_0670_AD5D_99D9,
-    "4x16x4": 0x8780_A04B_4978_DE09,
+    "4x16x4": 0xA15F_2925_93F2_D142,
     "small": 0x418B_E550_465E_AAAA,
     "icebreaker": 0xBBC4_AAF0_31BE_2B62,
     "ulx3s": 0x0294_6BD5_E039_72D4,
