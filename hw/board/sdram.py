@@ -1,7 +1,6 @@
 """System memory in single-data-rate SDRAM, such as the IS42S16160 of a ULX3S."""
 
 from dataclasses import dataclass
-from math import ceil
 
 from amaranth import Cat, ClockDomain, ClockSignal, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
@@ -10,15 +9,11 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
 from dovetail.hw.common.clocking import delayed
+from dovetail.isa.timing.sdram import LATENCY, MODE_CYCLES, NANOSECONDS, REFRESHES, RETURN, cycles_of
 
 BANK_BITS = 2
-LATENCY = 2
-"""Clock edges of the chip from a READ to the one at which its data are taken."""
 MODE = LATENCY << 4
 """Mode register: bursts of one column."""
-RETURN = LATENCY + 2
-"""Cycles from the one in which a READ is decided to the one in which its data are there: a register before the chip,
-and one for each edge behind it."""
 LINK_BITS = 32
 """Of a word of the link."""
 FASTEST = 100_000_000
@@ -76,19 +71,6 @@ class SdramPins(wiring.Signature):
         )
 
 
-NANOSECONDS = {
-    "rcd": 20,
-    "rp": 20,
-    "ras": 50,
-    "rfc": 70,
-    "wr": 15,
-    "refresh_interval": 7800,
-    "power_up": 200_000,
-}
-"""Times of a chip, no shorter than any grade of the IS42S16160 needs them to be. Those of a GW2AR-18's are no longer,
-and it has fewer rows to refresh."""
-
-
 class SdramMemory(wiring.Component):
     """A controller with one row open at a time, and a column per cycle in it.
 
@@ -110,8 +92,8 @@ class SdramMemory(wiring.Component):
 
     Latency
     -------
-    Depends on rows and refreshes; in an open row a read takes 9 cycles and ``bus / width`` per beat. Nothing is done in
-    the first 200 microseconds (``power_up``).
+    Depends on rows and refreshes, see `dovetail.isa.timing.sdram`; in an open row a read takes 9 cycles and
+    ``bus / width`` per beat. Nothing is done in the first 200 microseconds (``power_up``).
     """
 
     def __init__(self, chip: Chip, *, bus: int, memory_bytes: int, outstanding: int, clock_hz: int) -> None:
@@ -219,10 +201,7 @@ class SdramMemory(wiring.Component):
         """Commands to the chip: power-up, then refreshes, rows and columns. If an access ``waits``, it is its column
         number ``part`` that is due."""
 
-        def cycles(name: str) -> int:
-            """A time of the chip in clock cycles, rounded up."""
-            return max(1, ceil(self.nanoseconds[name] * self.clock_hz / 1e9))
-
+        cycles = cycles_of(self.nanoseconds, self.clock_hz)
         pins, chip = self.pins, self.chip
         command = Signal(Command)
         address = access.address | part
@@ -238,25 +217,25 @@ class SdramMemory(wiring.Component):
             pins.dq_o.eq(access.data.word_select(part, chip.width)),
             pins.dq_oe.eq(command == Command.WRITE),
         ]
-        pause, pauses = Signal(range(cycles("power_up")), init=cycles("power_up") - 1), Signal(init=1)
-        held = Signal(range(max(cycles("ras"), cycles("wr") + 1)))  # the open row must stay open
-        until_refresh = Signal(range(cycles("refresh_interval")))
+        pause, pauses = Signal(range(cycles["power_up"]), init=cycles["power_up"] - 1), Signal(init=1)
+        held = Signal(range(max(cycles["ras"], cycles["wr"] + 1)))  # the open row must stay open
+        until_refresh = Signal(range(cycles["refresh_interval"]))
         due = Signal()
         is_open, opened = Signal(), Signal()  # a row is; and just now, for the access that waits
         bus_taken = Signal(RETURN)  # by data of a read
         m.d.sync += bus_taken.eq(bus_taken << 1 | (command == Command.READ))
         with m.If(held.any()):
             m.d.sync += held.eq(held - 1)
-        m.d.sync += until_refresh.eq(Mux(until_refresh.any(), until_refresh - 1, cycles("refresh_interval") - 1))
+        m.d.sync += until_refresh.eq(Mux(until_refresh.any(), until_refresh - 1, cycles["refresh_interval"] - 1))
         with m.If(~until_refresh.any()):
             m.d.sync += due.eq(1)
 
         def issue(what: object, wait: str | int) -> None:
             m.d.comb += command.eq(what)
-            last = (cycles(wait) if isinstance(wait, str) else wait) - 1
+            last = (cycles[wait] if isinstance(wait, str) else wait) - 1
             m.d.sync += [pause.eq(last), pauses.eq(last != 0)]
 
-        left = Signal(4, init=8)  # refreshes of the power-up
+        left = Signal(4, init=REFRESHES)
         with m.If(pauses):
             m.d.sync += [pause.eq(pause - 1), pauses.eq(pause[1:].any())]
         with m.Else(), m.FSM():
@@ -270,7 +249,7 @@ class SdramMemory(wiring.Component):
                 with m.If(left == 1):
                     m.next = "MODE"
             with m.State("MODE"):
-                issue(Command.MODE, 3)
+                issue(Command.MODE, MODE_CYCLES)
                 m.d.comb += a.eq(MODE)
                 m.next = "RUN"
             with m.State("RUN"):
@@ -285,12 +264,12 @@ class SdramMemory(wiring.Component):
                 with m.Elif(waits & ~is_open):
                     issue(Command.ACTIVATE, "rcd")
                     m.d.comb += a.eq(row)
-                    m.d.sync += [is_open.eq(1), opened.eq(1), held.eq(cycles("ras") - 1)]
+                    m.d.sync += [is_open.eq(1), opened.eq(1), held.eq(cycles["ras"] - 1)]
                 with m.Elif(waits & access.write & ~bus_taken.any()):
                     m.d.comb += [command.eq(Command.WRITE), a.eq(column), taken.eq(1)]
                     m.d.sync += opened.eq(~last_part)
-                    with m.If(held < cycles("wr")):
-                        m.d.sync += held.eq(cycles("wr"))
+                    with m.If(held < cycles["wr"]):
+                        m.d.sync += held.eq(cycles["wr"])
                 with m.Elif(waits & ~access.write):
                     m.d.comb += [command.eq(Command.READ), a.eq(column), taken.eq(1)]
                     m.d.sync += opened.eq(~last_part)

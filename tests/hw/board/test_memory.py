@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from dovetail.hw.board import sdram
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.ports import DECERR, OKAY
-from dovetail.hw.board.sdram import NANOSECONDS
 from dovetail.hw.common.axi import INCR
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.sdram import NANOSECONDS
 from tests.hw.benches import simulate
 
 KINDS = [
@@ -138,6 +139,8 @@ class Bench:
         self.reads: list[Read] = []
         self.read_beats: list[tuple[int, int, int, int]] = []  # cycle, data, response, last
         self.addressed: list[int] = []  # cycles of write addresses
+        self.write_bursts: list[tuple[int, int]] = []  # address, beats
+        self.late: Callable[[int], int] = lambda burst: 0  # cycles by which a write's data come later than they could
         self.write_beats: list[int] = []
         self.answers: list[tuple[int, int]] = []  # cycle, response
         self.expected_answers: list[tuple[int, int]] = []  # cycle of the last beat, response
@@ -224,7 +227,8 @@ class Bench:
                 ctx.set(write.awaddr, address)
                 ctx.set(write.awlen, beats - 1)
                 ctx.set(write.awvalid, 1)
-            if not ctx.get(write.wvalid) and open_writes:
+            first = len(self.write_bursts) - len(open_writes)  # of the bursts whose data are not all there
+            if not ctx.get(write.wvalid) and open_writes and self.cycle > self.addressed[first] + self.late(first):
                 ctx.set(write.wdata, rng.getrandbits(8 * self.width))
                 ctx.set(write.wstrb, rng.choice(((1 << self.width) - 1, rng.getrandbits(self.width))))
                 ctx.set(write.wlast, open_writes[0][1] == 1)
@@ -246,6 +250,7 @@ class Bench:
                 self.store(open_writes, ctx.get(write.wdata), ctx.get(write.wstrb))
             if write_addressed:
                 self.addressed.append(self.cycle)
+                self.write_bursts.append((ctx.get(write.awaddr), ctx.get(write.awlen) + 1))
                 open_writes.append([ctx.get(write.awaddr), ctx.get(write.awlen) + 1])
                 to_write, unanswered = to_write - 1, unanswered + 1
             linked = link and ctx.get(self.dut.port.link.valid) and ctx.get(self.dut.port.link.ready)
