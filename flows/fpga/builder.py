@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dovetail.flows.fpga.carry import shorten_file
 from dovetail.flows.fpga.design.boards import CROWDED, RESOURCES, Board
 from dovetail.flows.fpga.design.pll import MHZ, Dividers
 from dovetail.flows.fpga.reports import (
@@ -157,7 +159,10 @@ class Builder:
         done = run(yosys, arguments, folder)
         if done.returncode:
             raise BuildError(f"yosys failed ({folder / 'yosys.log'}): {complaint(done)}")
-        used = netlist_resources(netlist_cells(folder / STATISTICS), self.family)
+        cells = Counter(netlist_cells(folder / STATISTICS))
+        if self.family == "ecp5":
+            cells.update(shorten_file(folder / f"{NAME}.json"))
+        used = netlist_resources(cells, self.family)
         if self.family == "gowin":
             used["lut"] += pass_throughs(folder / f"{NAME}.syn.json")
         self.say("synthesised: " + ", ".join(f"{count:,} {RESOURCES[name]}" for name, count in used.items()))

@@ -24,6 +24,8 @@ if {fail!r}:
     sys.exit(1)
 if {tool!r} == "yosys":
     Path("netlist.json").write_text(json.dumps({{"design": {{"num_cells_by_type": {cells}}}}}))
+    module = {{"attributes": {{"top": "1"}}, "ports": {{}}, "cells": {{}}}}
+    Path("dovetail_board.json").write_text(json.dumps({{"modules": {{"dovetail_board": module}}}}))
     Path(after("-l")).write_text("log")
 elif {tool!r} == "nextpnr":
     seed = int(after("--seed"))
