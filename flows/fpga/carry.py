@@ -178,14 +178,15 @@ class Netlist:
         return Half(p, table_of(p.nets, g), total if self.reads(total) else NOTHING)
 
     def fold(self, half: Half) -> Half:
-        """The half with LUTs in it that nothing else reads; these are removed."""
+        """The half with LUTs in it that nothing else reads, or that read nothing else than it does. Removes those that
+        are then not read."""
         for net in half.nets:
             name = self.drivers.get(net, "")
-            if self.readers[net] != 1 or not name or self.cells[name]["type"] != "LUT4":
+            if not name or self.cells[name]["type"] != "LUT4":
                 continue
             lut = self.table([self.pin(name, pin) for pin in PINS], int(self.cells[name]["parameters"]["INIT"], 2))
             nets = tuple(dict.fromkeys([*(other for other in half.nets if other != net), *lut.nets]))
-            if len(nets) > len(PINS):
+            if len(nets) > len(PINS) or (self.readers[net] > 1 and len(nets) >= len(half.nets)):
                 continue
 
             def within(table: Table, lut: Table = lut, net: int = net, nets: tuple[int, ...] = nets) -> Table:
@@ -193,9 +194,13 @@ class Netlist:
 
             folded = Half(within(half.p), within(half.g), half.sum)
             if folded.pins() is not None:
+                self.readers[net] -= 1
                 for other in lut.nets:
-                    self.readers[other] += (other not in half.nets) - 1
-                del self.cells[name]
+                    self.readers[other] += other not in half.nets
+                if not self.readers[net]:
+                    for other in lut.nets:
+                        self.readers[other] -= 1
+                    del self.cells[name]
                 return self.fold(folded)
         return half
 

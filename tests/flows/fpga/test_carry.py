@@ -107,6 +107,17 @@ def test_luts_in_front_go_into_the_carry_cells(lut: str, left: int) -> None:
     assert (found["CCU2C"], found["LUT4"]) == (4, left)
 
 
+def test_luts_that_all_halves_read_go_in_where_that_takes_no_further_input() -> None:
+    """A register that counts down or is loaded: its LUTs, and the inverter that turns the step off."""
+    module = adder(7, first="0", carry=False, lut=MUX)
+    for n in range(7):
+        module["cells"][f"lut{n}"]["connections"]["C"] = [9000]
+        module["cells"][f"carry{n - n % 2}"]["connections"][f"A{n % 2}"] = [9001]
+    module["cells"]["not"] = cell("LUT4", {"INIT": "01" * 8}, {"A": 9000, "B": "0", "C": "0", "D": "0"}, {"Z": 9001})
+    found, _ = shortened(module)
+    assert (found["CCU2C"], found["LUT4"]) == (4, 0)
+
+
 def test_lut_that_something_else_reads_stays() -> None:
     module = adder(3, first="0", carry=False, lut=MUX)
     module["cells"]["other"] = cell(
