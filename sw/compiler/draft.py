@@ -132,13 +132,14 @@ class Draft:
                     break
         return best, least
 
-    def cascaded(self, limit: int | None = None) -> Draft | None:
-        """The same in which layers run band by band where tensors between them would go to system memory and back; None
-        if that hardly saves anything, or not enough for an estimate of ``limit`` cycles."""
+    @cached_property
+    def cascades(self) -> tuple[list[Cascade], int]:
+        """Layers that could run band by band, as tensors between them go to system memory and back; and about how many
+        cycles that would save."""
         partition = self.partition
         cascades, saved = list[Cascade](), 0
         if not self.resident or partition.whole or partition.config.serial:
-            return None
+            return cascades, saved
         shares = Counter(partition.roots.values())
         shared = {name for name, root in partition.roots.items() if root != name or shares[root] > 1}
         for segment in self.segments:
@@ -146,12 +147,14 @@ class Draft:
             found, less = choose(partition.config, partition.graph, segment.links(), traffic)
             cascades += found
             saved += less
-        if saved <= 0 or (limit is not None and self.price + self.unpriced - saved > limit):
-            return None
-        if not (bands := in_bands(partition, cascades)):
-            return None
+        return cascades, saved
+
+    def cascaded(self) -> Draft | None:
+        """The same in which they do; None if that hardly saves anything."""
+        cascades, saved = self.cascades
+        bands = in_bands(self.partition, cascades) if saved > 0 else None
         try:
-            return Draft(bands, self.effort, resident=True)
+            return Draft(bands, self.effort, resident=True) if bands else None
         except CompileError:
             return None
 
@@ -243,11 +246,11 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
         inner = replace(partition, config=config)
         try:
             found = [Draft(inner, effort, resident) for effort, resident in ways if not effort]
-            if _price(found) <= NEAR * price:
+            if _price(found) - found[-1].cascades[1] <= NEAR * price:
                 found += [Draft(inner, effort, resident) for effort, resident in ways if effort]
         except CompileError:
             return
-        cascaded = found[-1].cascaded(round(NEAR * price))
+        cascaded = found[-1].cascaded() if found[-1].effort == partition.options.effort else None
         yield [*_worth_trying(found), *([cascaded] if cascaded else [])]
 
 
