@@ -81,8 +81,7 @@ class Operation:
         config = self.config
         if not self.row.depthwise:
             return config.stripe
-        together = config.pixel_lanes if self["MODE", "slide"] else 1
-        return min(config.stripe_rows // sets_of(self.op, self.view) * together, config.stripe)
+        return config.stripe_rows // config.depthwise_visits(sets_of(self.op, self.view))
 
     @property
     def last_tap(self) -> int:

@@ -1,25 +1,21 @@
-"""DEPTH_CONV: words of an input row slide past the multipliers, kernel columns on the input lanes."""
+"""DEPTH_CONV: words of an input row slide past the multipliers, kernel columns on the input lanes, sets of channels on
+the pixel lanes."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.array.passing import pixel_bits
-from dovetail.hw.array.registers import MULTIPLIERS, ArrayOperation
+from dovetail.hw.array.registers import MULTIPLIERS, ArrayOperation, most_visits
 from dovetail.hw.common.walk import PARTS, Position
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
 
 
-def slots(config: Config) -> int:
-    """Words that a group of pixels needs at most."""
-    return (config.pixel_lanes - 1) * MAX_SLIDE + config.ic_lanes
-
-
 class WordPass(wiring.Component):
-    """Counts the groups of pixels in a window, and the words that each of them reads.
+    """Counts the pixels in a window, and the words that each of them reads.
 
-    A group has a slot of time: as many cycles as it reads words, and no fewer than there are weight sets.
+    A pixel has a slot of time: as many cycles as it reads words, and no fewer than its sets take visits.
 
     Parameters
     ----------
@@ -37,7 +33,7 @@ class WordPass(wiring.Component):
     pixel
         Where the present pixel is in the input: the first one of the window at first, later see ``moves``.
     moves, ends
-        Go to the next pixel; this one is the window's last.
+        First cycle of a slot: go to the next pixel; this one is the window's last.
     reads, word
         A word is read, and where it is, as ``pixel`` says.
     token, first
@@ -67,19 +63,14 @@ class WordPass(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
-        lanes, bits = config.pixel_lanes, (slots(config) + 16).bit_length()
+        bits = max(config.ic_lanes, MAX_SLIDE, most_visits(config)).bit_length()
 
         # Constants of the operation, long before the first slot: words of a slot, and its last cycle.
-        slide = Signal(range(MAX_SLIDE + 1))
         words, finals = ([Signal(bits, name=f"{name}_{n}") for n in ("onward", "first")] for name in ("words", "final"))
         taps = operation.taps
-        m.d.sync += slide.eq(regs.MODE.slide)
+        m.d.sync += [words[0].eq(Mux(operation.slides, regs.MODE.slide, taps)), words[1].eq(taps)]
         m.d.sync += [
-            words[0].eq(Mux(operation.slides, slide * lanes, taps)),
-            words[1].eq(Mux(operation.slides, slide * (lanes - 1) + taps, taps)),
-        ]
-        m.d.sync += [
-            final.eq(Mux(count > operation.sets, count, operation.sets) - 1)
+            final.eq(Mux(count > operation.visits, count, operation.visits) - 1)
             for final, count in zip(finals, words, strict=True)
         ]
 
@@ -91,7 +82,7 @@ class WordPass(wiring.Component):
         m.d.comb += [
             final.eq(Mux(first, finals[1], finals[0])),
             self.reads.eq(busy & (index < Mux(first, words[1], words[0]))),
-            self.moves.eq(busy & ~done & (index < Mux(operation.slides, lanes, 1))),
+            self.moves.eq(busy & ~done & (index == 0)),
             self.ends.eq(self.moves & at_last),
             done_now.eq(done | self.ends),
             self.token.eq(busy & (index == final)),
@@ -117,7 +108,7 @@ class WordPass(wiring.Component):
                 m.d.sync += [pixel.eq(pixel + 1), at_last.eq(pixel + 1 == last)]
             with m.If(self.token):
                 m.d.sync += [first.eq(0), busy.eq(~done_now)]
-        ends_next = (following < Mux(operation.slides, lanes, 1)) & Mux(self.moves, pixel + 1 == last, at_last)
+        ends_next = (following == 0) & Mux(self.moves, pixel + 1 == last, at_last)
         m.d.sync += self.passed.eq(
             ~busy | (self.token & done_now) | ((following == final_next) & (done_now | ends_next))
         )
@@ -147,10 +138,10 @@ class SlidingWords(wiring.Component):
         A word comes, and its bytes.
     token
         The words of a slot have come.
-    set
+    visit
         The channels that are seen: one cycle before ``seen``, and at least two after ``token``.
     seen
-        Per word, the latest first, oc_lanes bytes.
+        Per word, the latest first, a byte per channel of a visit.
     """
 
     def __init__(self, config: Config) -> None:
@@ -162,15 +153,15 @@ class SlidingWords(wiring.Component):
                 "comes": In(1),
                 "bytes": In(8 * self.bytes_),
                 "token": In(1),
-                "set": In(range(max(config.depthwise_sets, 2))),
-                "seen": Out(8 * config.oc_lanes * slots(config)),
+                "visit": In(range(max(most_visits(config), 2))),
+                "seen": Out(8 * config.acc_lanes * config.ic_lanes),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, width = self.config, 8 * self.bytes_
-        count = slots(config)
+        count = config.ic_lanes
         # The latest word is there as it came; its channels are spread as it moves on.
         latest = Signal(width, reset_less=True)
         chain = Signal(width * max(count - 1, 1), reset_less=True)
@@ -181,11 +172,12 @@ class SlidingWords(wiring.Component):
             m.d.sync += [latest.eq(self.bytes), chain.eq(Cat(spread, chain))]
         with m.If(self.token):
             m.d.sync += words.eq(Cat(spread, chain))
-        part = 8 * config.oc_lanes
-        with m.Switch(self.set):
-            for n in range(config.depthwise_sets):
+        part = 8 * config.acc_lanes
+        with m.Switch(self.visit):
+            for n in range(most_visits(config)):
                 with m.Case(n):
-                    m.d.sync += self.seen.eq(Cat(words[width * slot + part * n :][:part] for slot in range(count)))
+                    seen = (words.word_select(slot, width)[part * n :][:part] for slot in range(count))
+                    m.d.sync += self.seen.eq(Cat(Cat(channels, Const(0, part - len(channels))) for channels in seen))
         return m
 
     def _spread(self, m: Module, word: Value) -> Value:
@@ -206,14 +198,12 @@ class SlidingWords(wiring.Component):
         return Cat(*bytes_, word[8 * lanes :])
 
 
-def tap_operands(config: Config, seen: Value, *, slide: Value, taps: Value) -> list[Value]:
+def tap_operands(config: Config, seen: Value, *, taps: Value) -> list[Value]:
     """Per multiplier (pixel lane, input lane, output lane) the byte that it takes, zero on lanes without a tap."""
     operands: list[Value] = []
     for pixel in range(config.pixel_lanes):
         for lane in range(config.ic_lanes):
-            behind = config.pixel_lanes - 1 - pixel
-            near, far = (seen.word_select(behind * n + lane, 8 * config.oc_lanes) for n in (1, MAX_SLIDE))
-            word = Mux(slide == MAX_SLIDE, far, near) if behind else near
-            word = Mux(lane < taps, word, Const(0, 8 * config.oc_lanes)) if lane else word
+            word = seen.word_select(lane * config.pixel_lanes + pixel, 8 * config.oc_lanes)
+            word = Mux(lane < taps, word, Const(0, len(word))) if lane else word
             operands += [word.word_select(n, 8) for n in range(config.oc_lanes)]
     return operands

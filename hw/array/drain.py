@@ -1,7 +1,5 @@
 """The drain: from accumulators through the requantiser to SRAM."""
 
-from itertools import product
-
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -58,7 +56,8 @@ class Drain(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.groups = ceil_div(config.oc_lanes, config.requant_lanes)
+        self.span = config.acc_lanes if config.depth_conv else config.oc_lanes
+        self.groups = ceil_div(self.span, config.requant_lanes)
         self.rows = record_groups(config)
         super().__init__(
             {
@@ -84,31 +83,34 @@ class Drain(wiring.Component):
         int32 = regs.MODE.int32
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
-        # A row of accumulators has a pixel per pixel lane, or in a depthwise convolution that does not slide one in the
-        # last of them; of each weight set there is a row.
+        # A row of accumulators has a pixel per pixel lane, or in a depthwise convolution a weight set: then all of it
+        # leaves together, but for int32 values, of which a word has no room for more than a set.
         several = config.pixel_lanes > 1
-        alone: Value = Const(0)
+        depthwise, together, span = Const(0), Const(0), Const(config.oc_lanes)
         if config.depth_conv and several:
-            alone = Signal()
-            m.d.sync += alone.eq(operation.depthwise & ~operation.slides)
+            depthwise, together = Signal(name="depthwise"), Signal(name="together")
+            span = Mux(together, config.acc_lanes, config.oc_lanes)
+            m.d.sync += [depthwise.eq(operation.depthwise), together.eq(operation.depthwise & ~int32)]
 
         # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
         credits, turn = Signal(range(BUFFERS + 1)), Signal()
         stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
         pixel = Signal(pixel_bits(config))
-        row, set_ = Signal(6), Signal.like(operation.sets)  # of the pixel's first set; this set
+        row, set_ = Signal(6), Signal.like(operation.sets)  # of the pixel's first channels; what leaves together
         group, record = Signal(range(max(self.groups, 2))), Signal(range(max(self.rows, 2)))
         most = MAX_LANES
         left, more = (
-            Signal(range(config.oc_lanes + 1)),
+            Signal(range(self.span + 1)),
             Signal(range(most + 1)),
-        )  # channels from here on; in sets to come
+        )  # channels from here on; to leave later
         active, ends_set, ends_pixel, ends_stripe, last_group, last_set, last_pixel = (
             Signal(name=name)
             for name in ("active", "ends_set", "ends_pixel", "ends_stripe", "last_group", "last_set", "last_pixel")
         )
         lane_last = Signal()
-        m.d.comb += lane_last.eq(pixel[: len(pixel) - 6].all() | alone if several else 1)
+        lane_bits = len(pixel) - 6
+        visit = Mux(together, set_, set_[lane_bits:])
+        m.d.comb += lane_last.eq(pixel[:lane_bits].all() | depthwise if several else 1)
         m.d.comb += [
             stripe.eq(self.stripes[turn]),
             upcoming.eq(self.stripes[turn ^ ends_stripe]),
@@ -117,7 +119,7 @@ class Drain(wiring.Component):
             ends_pixel.eq(active & last_group & last_set),
             ends_stripe.eq(active & last_group & last_set & last_pixel),
             self.freed.eq(ends_stripe),
-            self.row.eq(Cat((row + set_)[:6] if config.depth_conv else row, turn)),
+            self.row.eq(Cat((row + visit)[:6] if config.depth_conv else row, turn)),
         ]
         with m.If(operation.load):
             m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0), record.eq(0), row.eq(0), set_.eq(0)]
@@ -128,7 +130,7 @@ class Drain(wiring.Component):
                 with m.If(last_pixel):
                     m.d.sync += row.eq(0)
                 with m.Elif(lane_last):
-                    m.d.sync += row.eq(row + operation.sets)
+                    m.d.sync += row.eq(row + operation.visits)
             with m.Elif(ends_set):
                 m.d.sync += [group.eq(0), record.eq(record + 1), set_.eq(set_ + 1)]
             with m.Elif(active):
@@ -137,12 +139,12 @@ class Drain(wiring.Component):
         begins, total = ~active | ends_pixel, Signal(range(most + 1))
         m.d.comb += total.eq(Mux(begins, upcoming.channels, more))
         with m.If(begins | ends_set):
-            whole = total > config.oc_lanes
+            whole = total > span
             m.d.sync += [
-                left.eq(Mux(whole, config.oc_lanes, total)),
-                more.eq(Mux(whole, total - config.oc_lanes, 0)),
+                left.eq(Mux(whole, span, total)),
+                more.eq(Mux(whole, total - span, 0)),
                 last_set.eq(~whole),
-                last_group.eq((total <= lanes) | (config.oc_lanes <= lanes)),
+                last_group.eq((total <= lanes) | (span <= lanes)),
             ]
         with m.Else():
             m.d.sync += [left.eq(left - lanes), last_group.eq(left <= 2 * lanes)]
@@ -153,7 +155,7 @@ class Drain(wiring.Component):
 
         # 1: where the pixel's channels go.
         group_1, record_1, block_1 = Signal(len(group)), Signal(len(record)), Signal()
-        lane_1 = Signal(len(pixel) - 6)
+        lane_1 = Signal(lane_bits)
         valid_1, ends_pixel_1, ends_block_1 = (
             Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
         )
@@ -161,7 +163,7 @@ class Drain(wiring.Component):
         m.d.sync += [
             group_1.eq(group),
             record_1.eq(record),
-            lane_1.eq(pixel[: len(lane_1)] | alone.replicate(len(lane_1))),
+            lane_1.eq(Mux(together, 0, Mux(depthwise, set_, pixel))),
             block_1.eq(stripe.block),
             valid_1.eq(active),
             ends_pixel_1.eq(ends_pixel),
@@ -256,9 +258,15 @@ class Drain(wiring.Component):
         row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group) + len(lane))
         picked = Signal(SUM * config.requant_lanes, reset_less=True)
         m.d.sync += [row.eq(self.accumulators), of.eq(Cat(group, lane))]
+        # A row that leaves together begins in the first lane.
+        choices: dict[int, list[int]] = {}
+        alone = ceil_div(config.oc_lanes, config.requant_lanes)
+        for pixel in range(config.pixel_lanes):
+            for n in range(alone if pixel else self.groups):
+                first = pixel * config.oc_lanes + n * config.requant_lanes
+                choices.setdefault(first, []).append(n | pixel << len(group))
         with m.Switch(of):
-            for pixel, n in product(range(config.pixel_lanes), range(self.groups)):
-                with m.Case(n | pixel << len(group)):
-                    first = pixel * config.oc_lanes + n * config.requant_lanes
+            for first, patterns in choices.items():
+                with m.Case(*patterns):
                     m.d.sync += picked.eq(row[SUM * first :][: len(picked)])
         return picked

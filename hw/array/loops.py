@@ -478,12 +478,13 @@ class ArrayLoops(wiring.Component):
             m.d.sync += x_step.eq(
                 Mux(operation.depthwise & operation.slides, regs.KX_STEP << (regs.MODE.slide == 2), regs.X_STEP)
             )
-            # Rows of accumulators: one per set and group, which a pixel is unless pixels slide.
+            # Rows of accumulators: one per visit of a pixel, a set per pixel lane.
             rows_before = Signal(6)
+            old_lane = old_set[: exact_log2(config.pixel_lanes)]
             with m.If(begins_old):
-                m.d.sync += rows_before.eq(next_set)
-            with m.Elif(passing.reads & (~operation.slides | (passing.index == config.pixel_lanes - 1))):
-                m.d.sync += rows_before.eq(rows_before + operation.sets)
+                m.d.sync += rows_before.eq(next_set[len(old_lane) :])
+            with m.Elif(passing.reads):
+                m.d.sync += rows_before.eq(rows_before + operation.visits)
             old_row = Mux(operation.depthwise & old, rows_before, passing.group)
         ends_stripe = Signal()
         m.d.comb += [
@@ -530,11 +531,12 @@ class ArrayLoops(wiring.Component):
                 ]
             with m.If(operation.depthwise & ~old):
                 m.d.comb += self.step.enters.eq(slots.first)
-            with m.If(operation.depthwise & ~operation.slides & old):
+            with m.If(operation.depthwise & old):
                 m.d.comb += [
                     self.step.valid.eq(passing.reads),
+                    self.step.first.eq((word == 0) & (old_lane == 0)),
                     self.step.enters.eq(1),
                     self.step.leaves.eq(1),
-                    self.step.index.eq(config.pixel_lanes - 1),
+                    self.step.index.eq(old_lane),
                 ]
         return m

@@ -21,6 +21,11 @@ def product_bits(config: Config) -> int:
     return 17 if config.matmul else 16
 
 
+def weight_lanes(config: Config) -> int:
+    """Pixel lanes with weights of their own: with DEPTH_CONV all, else they share one lane's."""
+    return config.pixel_lanes if config.depth_conv else 1
+
+
 class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
@@ -43,7 +48,7 @@ class MultiplierArray(wiring.Component):
     inputs
         Input lanes of every pixel lane, of at most 9 bits, sign-extended to ``operand`` bits.
     weights
-        Operands of the multipliers of a pixel lane, ``OPERANDS`` cycles after ``inputs``.
+        Operands of the multipliers of a pixel lane, or with DEPTH_CONV of each, ``OPERANDS`` cycles after ``inputs``.
     sums
         Per pixel lane and output lane, the sum over the input lanes, SUM bits, ``LATENCY`` cycles after ``inputs``.
 
@@ -65,7 +70,7 @@ class MultiplierArray(wiring.Component):
                 "depthwise": In(1),
                 "taps": In(8 * config.macs_per_cycle),
                 "inputs": In(operand * self.lanes),
-                "weights": In(operand * config.weight_bytes),
+                "weights": In(operand * config.weight_bytes * weight_lanes(config)),
                 "sums": Out(SUM * config.pixel_lanes * config.oc_lanes),
             }
         )

@@ -20,6 +20,11 @@ ARRAY_REGISTERS = register_layout(Unit.ARRAY)
 """The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
 
 
+def most_visits(config: Config) -> int:
+    """Rows of accumulators per pixel of a depthwise convolution, at most."""
+    return config.depthwise_visits(config.depthwise_sets)
+
+
 class ArrayOperation(wiring.Signature):
     """What the array's blocks must know of an operation, constant from a cycle after its start until the next one.
 
@@ -37,6 +42,8 @@ class ArrayOperation(wiring.Signature):
         Of a depthwise convolution, input channels of a block.
     sets
         Weight sets of a block of a depthwise convolution; 1 of others.
+    visits
+        Rows of accumulators per pixel of a depthwise convolution: so many visits for its sets.
     taps
         Taps of a kernel row that a depthwise convolution takes at once.
     rows
@@ -59,6 +66,7 @@ class ArrayOperation(wiring.Signature):
                 "channels": Out(range(MAX_LANES + 1)),
                 "inputs": Out(range(MAX_LANES + 1)),
                 "sets": Out(range(max(config.weight_sets, config.depthwise_sets) + 1)),
+                "visits": Out(range(most_visits(config) + 1)),
                 "taps": Out(range(config.ic_lanes + 1)),
                 "rows": Out(range(config.weight_rows + 1)),
                 "slides": Out(1),
@@ -125,12 +133,14 @@ class ArrayRegisters(wiring.Component):
         # Channels of a block: with a channel multiplier, whole input channels.
         channels, inputs = Signal.like(operation.channels), Signal.like(operation.inputs)
         sets, taps = Signal.like(operation.sets, init=1), Signal.like(operation.taps, init=1)
+        visits = Signal.like(operation.visits, init=1)
         set_rows = Signal.like(operation.rows)
         most_sets = Signal(range(config.weight_sets + 1))
         most_pixels = Signal(range(config.stripe + 1))  # of a stripe
         m.d.comb += [
             channels.eq(config.oc_lanes),
             sets.eq(1),
+            visits.eq(1),
             set_rows.eq(config.weight_rows),
             most_sets.eq(config.weight_sets),
             most_pixels.eq(config.stripe),
@@ -147,11 +157,9 @@ class ArrayRegisters(wiring.Component):
                             m.d.comb += set_rows.eq(config.depthwise_rows(n))
                 with m.Switch(regs.KC.group):
                     for n in range(1, config.depthwise_sets + 1):
-                        groups = config.stripe_rows // n
+                        of_pixel = config.depthwise_visits(n)
                         with m.Case(n - 1):
-                            m.d.comb += most_pixels.eq(
-                                Mux(slides, min(groups * config.pixel_lanes, config.stripe), min(groups, config.stripe))
-                            )
+                            m.d.comb += [visits.eq(of_pixel), most_pixels.eq(config.stripe_rows // of_pixel)]
                 with m.Switch(regs.MODE.extra):
                     with m.Case(0):
                         whole = config.oc_lanes * (regs.KC.group + 1)
@@ -194,6 +202,7 @@ class ArrayRegisters(wiring.Component):
                 operation.channels.eq(channels),
                 operation.inputs.eq(inputs),
                 operation.sets.eq(sets),
+                operation.visits.eq(visits),
                 operation.taps.eq(taps),
                 operation.rows.eq(set_rows),
                 operation.slides.eq(slides),

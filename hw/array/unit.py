@@ -9,7 +9,7 @@ from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Load, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
 from dovetail.hw.array.reads import WindowReads
-from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters
+from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters, most_visits
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
@@ -113,7 +113,9 @@ class ArrayCore(wiring.Component):
         begun = steps[begins]
         if config.depth_conv:
             begun = Step(Signal.like(step.as_value(), name="begun"))
-            m.d.comb += begun.eq(Mux(operation.depthwise, self._sets(m, steps[arrives + 1], operation), steps[begins]))
+            m.d.comb += begun.eq(
+                Mux(operation.depthwise, self._visits(m, steps[arrives + 1], operation), steps[begins])
+            )
         late = [Step(value) for value in delayed(m, "late", begun.as_value(), multipliers.LATENCY)]
         now = late[multipliers.OPERANDS - 1]
         m.d.comb += [
@@ -146,23 +148,21 @@ class ArrayCore(wiring.Component):
         filled = delayed(m, "filled", loops.filled, settles - 1)
         m.d.comb += drain.filled.eq(filled[-1])
         if config.depth_conv:
-            after = settles - gather(config)  # and a cycle for each set
-            more = delayed(m, "filled_sets", filled[-1], max(after + config.depthwise_sets - settles + 1, 1))
+            after = settles - gather(config)  # and a cycle for each visit
+            more = delayed(m, "filled_visits", filled[-1], max(after + most_visits(config) - settles + 1, 1))
             line = [*filled, *more[1:]]
-            with m.If(operation.depthwise), m.Switch(operation.sets):
-                for n in range(1, config.depthwise_sets + 1):
+            with m.If(operation.depthwise), m.Switch(operation.visits):
+                for n in range(1, most_visits(config) + 1):
                     with m.Case(n):
                         m.d.comb += drain.filled.eq(line[after + n])
             m.submodules.sliding = sliding = SlidingWords(config)
-            slide = Signal.like(regs.MODE.slide)
-            m.d.sync += slide.eq(regs.MODE.slide)
-            taps = tap_operands(config, sliding.seen, slide=slide, taps=operation.taps)
+            taps = tap_operands(config, sliding.seen, taps=operation.taps)
             m.d.comb += [
                 sliding.extra.eq(regs.MODE.extra),
                 sliding.comes.eq(came.reads & ~came.old & operation.depthwise),
                 sliding.bytes.eq(self._coming(window, regs.QUANT.zero_in)),
                 sliding.token.eq(steps[arrives + 1].token),
-                sliding.set.eq(begun.index),
+                sliding.visit.eq(begun.index),
                 multipliers.taps.eq(Cat(taps)),
             ]
 
@@ -205,12 +205,11 @@ class ArrayCore(wiring.Component):
         ]
         return m
 
-    def _sets(self, m: Module, token: Step, operation: ArrayOperation) -> Value:
-        """The steps of a depthwise convolution: after each ``token`` one per weight set, each with accumulators of its
-        own."""
-        step = Step(Signal.like(token.as_value(), name="set_step"))
+    def _visits(self, m: Module, token: Step, operation: ArrayOperation) -> Value:
+        """The steps of a depthwise convolution: after each ``token`` one per visit, each with accumulators of its own."""
+        step = Step(Signal.like(token.as_value(), name="visit"))
         last = Signal()
-        m.d.comb += last.eq(step.index + 1 == operation.sets)
+        m.d.comb += last.eq(step.index + 1 == operation.visits)
         with m.If(token.token):
             m.d.sync += [
                 step.valid.eq(1),

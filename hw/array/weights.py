@@ -7,9 +7,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
+from dovetail.hw.array.multiply_accumulate import weight_lanes
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
-from dovetail.hw.array.registers import ArrayOperation
+from dovetail.hw.array.registers import ArrayOperation, most_visits
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramRead
 from dovetail.isa.common.sizes import ceil_div
@@ -37,8 +38,11 @@ class Record(data.Struct):
 
 
 def record_groups(config: Config) -> int:
-    """Rows of records of a block: a set of ``oc_lanes`` channels begins a row."""
-    return ceil_div(config.oc_lanes, config.requant_lanes) * (records_at_most(config) // config.oc_lanes)
+    """Rows of records of a block, at most: channels that leave together begin a row."""
+    rows = ceil_div(config.oc_lanes, config.requant_lanes)
+    if not config.depth_conv:
+        return rows
+    return max(rows * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * most_visits(config))
 
 
 class ArrayWeights(wiring.Component):
@@ -62,9 +66,10 @@ class ArrayWeights(wiring.Component):
     swap
         Pulse: the weights loaded last are in use from the next cycle on.
     step, index
-        Where several input blocks' weights are held: those of the block ``index`` are in use from the next cycle on.
+        Where several input blocks' weights are held: those of the block, or of the visit, ``index`` are in use from the
+        next cycle on.
     operands
-        Weights in use, ``operand`` bits each.
+        Weights in use, ``operand`` bits each, of the pixel lanes that have their own.
     record_row
         Row of the record memory: the lowest bit is the block's number mod 2, above it the group of ``requant_lanes``
         channels.
@@ -97,7 +102,7 @@ class ArrayWeights(wiring.Component):
                 "swap": In(1),
                 "step": In(1),
                 "index": In(4),
-                "operands": Out(operand * config.weight_bytes),
+                "operands": Out(operand * config.weight_bytes * weight_lanes(config)),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
                 "awake": Out(1),
@@ -213,12 +218,10 @@ class ArrayWeights(wiring.Component):
 
     def _use_sets(self, m: Module, shadow: Signal, begins: Value, comes: Value, completes: Value) -> None:
         """Weights of several input blocks: ``shadow`` is one block's from the cycle after ``completes`` on. They are
-        kept in one half of a memory while those in the other half are in use."""
-        sets = self.config.weight_sets
-        m.submodules.sets = cells = memory.Memory(
-            shape=len(shadow), depth=2 << (sets - 1).bit_length(), init=[], attrs={"ram_style": "distributed"}
-        )
-        write, read = cells.write_port(), cells.read_port(domain="comb")
+        kept in one half of a memory while those in the other half are in use. Of a depthwise convolution, the sets of a
+        visit are in the memories of the pixel lanes, in the same row."""
+        config, depthwise = self.config, self.operation.depthwise
+        sets = max(config.weight_sets, config.depthwise_sets)
         half, in_use = Signal(), Signal()
         filled, fills, to = Signal(), Signal(), Signal()  # the half that was filled last, is being, and at `complete`
         number, at, complete, set_ = Signal(range(sets)), Signal(range(sets)), Signal(), Signal(range(sets))
@@ -226,17 +229,33 @@ class ArrayWeights(wiring.Component):
             in_use.eq(half ^ self.swap),
             fills.eq(filled ^ (begins & comes)),
             at.eq(Mux(begins, 0, number)),
-            write.en.eq(complete),
-            write.addr.eq(Cat(set_, to)),
-            write.data.eq(shadow),
-            read.addr.eq(Cat(self.index[: len(set_)], in_use)),
         ]
         m.d.sync += [half.eq(in_use), number.eq(at + completes), complete.eq(completes), set_.eq(at)]
         m.d.sync += [filled.eq(fills), to.eq(fills)]
         with m.If(self.operation.load):
             m.d.sync += [half.eq(0), filled.eq(0)]
+        rows = Signal(range(config.weight_sets))
+        held = []
+        for lane in range(weight_lanes(config)):
+            cells = memory.Memory(shape=len(shadow), depth=2 << len(rows), init=[], attrs={"ram_style": "distributed"})
+            m.submodules[f"sets_{lane}"] = cells
+            write, read = cells.write_port(), cells.read_port(domain="comb")
+            mine: Value | int = 1
+            if config.depth_conv:
+                mine = ~depthwise | (set_[: exact_log2(config.pixel_lanes)] == lane)
+            m.d.comb += [
+                write.en.eq(complete & mine),
+                write.addr.eq(Cat(rows, to)),
+                write.data.eq(shadow),
+                read.addr.eq(Cat(self.index[: len(rows)], in_use)),
+            ]
+            held.append(read.data)
+        m.d.comb += rows.eq(set_)
+        if config.depth_conv:
+            with m.If(depthwise):
+                m.d.comb += rows.eq(set_[exact_log2(config.pixel_lanes) :])
         with m.If(self.step):
-            m.d.sync += self.operands.eq(self._operands(read.data))
+            m.d.sync += self.operands.eq(self._operands(Cat(held)))
 
     def _operands(self, weights: Value) -> Value:
         """Held weights as operands; of a matrix that is held as it came, less its zero point."""
@@ -322,9 +341,13 @@ class ArrayWeights(wiring.Component):
             m.d.sync += odd.eq(odd_at)
 
         ends_lane = lane_at == config.requant_lanes - 1
-        if config.depth_conv and config.oc_lanes % config.requant_lanes:
-            channel, channel_at = Signal(range(config.oc_lanes)), Signal(range(config.oc_lanes))
-            ends_set = channel_at == config.oc_lanes - 1
+        if config.depth_conv and (config.oc_lanes % config.requant_lanes or config.acc_lanes % config.requant_lanes):
+            channel, channel_at, last = (
+                Signal(range(config.acc_lanes), name=name) for name in ("channel", "channel_at", "last")
+            )
+            alone, together = (config.depthwise_span(int32=int32) - 1 for int32 in (True, False))
+            m.d.sync += last.eq(Mux(self.operation.regs.MODE.int32, alone, together))
+            ends_set = channel_at == last
             m.d.comb += channel_at.eq(Mux(begins, 0, channel))
             m.d.sync += channel.eq(channel_at)
             with m.If(is_record):

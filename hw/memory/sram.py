@@ -37,7 +37,8 @@ def read_bytes(config: Config, reader: str) -> int:
 
 def write_bytes(config: Config, writer: str) -> int:
     """Bytes that a writer's write has at most, rounded up to a power of two."""
-    most = {"load": config.bus_bytes, "array": INT32_BYTES * config.requant_lanes, "vector": _vector_bytes(config)}
+    results = max(config.requant_lanes, INT32_BYTES * min(config.requant_lanes, config.oc_lanes))
+    most = {"load": config.bus_bytes, "array": results, "vector": _vector_bytes(config)}
     return 1 << (most[writer] - 1).bit_length()
 
 

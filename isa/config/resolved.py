@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from dovetail.isa import extensions
 from dovetail.isa.common.html import html_table
-from dovetail.isa.common.sizes import ceil_div, format_bytes
+from dovetail.isa.common.sizes import Count, ceil_div, format_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import (
@@ -145,9 +145,9 @@ class Config:
             names = "ic_lanes * oc_lanes" + " * pixel_lanes" * (self.pixel_lanes > 1)
             raise ConfigError(f"{names} must be at most {MAX_PE}, not {products}")
         settle("stripe", DEFAULT_STRIPE * self.pixel_lanes, MAX_STRIPE * self.pixel_lanes)
-        settle(
-            "requant_lanes", min(max(ceil_div(products, 16), self._depthwise_results()), self.oc_lanes), self.oc_lanes
-        )
+        results = self._depthwise_results() if self.depth_conv else 1
+        most = self.acc_lanes if self.depth_conv else self.oc_lanes
+        settle("requant_lanes", max(min(ceil_div(products, 16), self.oc_lanes), results), most)
         # With fewer, sums take longer than the convolutions of a ResNet beside them.
         settle("vector_lanes", min(self.requant_lanes, max(4, products // 32), MAX_VECTOR_LANES))
         if self.banks is None:
@@ -172,11 +172,9 @@ class Config:
             raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram)}")
 
     def _depthwise_results(self) -> int:
-        """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them, if a pixel has as many."""
-        if not self.depth_conv:
-            return 1
-        results = self.pixel_lanes * self.oc_lanes * min(self.ic_lanes, 3)  # in nine cycles
-        return ceil_div(self.oc_lanes, max(1, 9 * self.oc_lanes // results))
+        """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them: it fills a row of accumulators
+        in three cycles, or as many more as its rows take steps."""
+        return ceil_div(self.acc_lanes, 3 * ceil_div(3, self.ic_lanes))
 
     def _default_banks(self) -> int:
         for banks in range(16, 3, -1):
@@ -228,7 +226,7 @@ class Config:
         """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
         vector = 4 * self.vector_lanes if self.elementwise else self.vector_lanes
         inputs = self.pixel_lanes * max(self.ic_lanes, self.oc_lanes if self.depth_conv else 1)
-        widest = max(16, inputs, 4 * self.requant_lanes, self.bus_bytes, vector)
+        widest = max(16, inputs, 4 * min(self.requant_lanes, self.oc_lanes), self.bus_bytes, vector)
         return 1 << (widest - 1).bit_length()
 
     @property
@@ -255,8 +253,11 @@ class Config:
 
     @property
     def depthwise_sets(self) -> int:
-        """The most weight sets of a depthwise block: so many times oc_lanes channels, which a word must hold."""
-        return max(1, min(self.weight_sets, min(self.word_bytes, MAX_LANES) // self.oc_lanes))
+        """The most weight sets of a depthwise block: so many times oc_lanes channels, which a word must hold. One per
+        pixel lane works at the same time; twice as many are for strides of two."""
+        return (
+            1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, min(self.word_bytes, MAX_LANES) // self.oc_lanes)
+        )
 
     def depthwise_rows(self, taps: int) -> int:
         """SRAM words of one depthwise weight set: so many ``taps`` of oc_lanes channels."""
@@ -266,6 +267,14 @@ class Config:
     def stripe_rows(self) -> int:
         """Rows of accumulators that a stripe may take: each of pixel_lanes x oc_lanes sums."""
         return ceil_div(self.stripe, self.pixel_lanes)
+
+    def depthwise_visits(self, sets: Count) -> Count:
+        """Rows of accumulators per pixel of a depthwise convolution with so many weight sets: a set per pixel lane."""
+        return ceil_div(sets, self.pixel_lanes)
+
+    def depthwise_span(self, *, int32: bool) -> int:
+        """Channels of a pixel of a depthwise convolution that leave together: a row of accumulators, as int32 a set."""
+        return self.oc_lanes if int32 else self.acc_lanes
 
     def param_rows(self, lanes: int) -> int:
         """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""

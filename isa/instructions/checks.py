@@ -222,9 +222,8 @@ def _sizes(op: Op, view: View) -> Iterable[int]:
 
 
 def _rows(config: Config, op: Op, view: View) -> int:
-    """Rows of accumulators that a depthwise stripe takes, of a pixel in each pixel lane or in one: a row per set."""
-    pixels = view["STRIPE", "pixels"]
-    return sets_of(op, view) * (ceil_div(pixels, config.pixel_lanes) if view["MODE", "slide"] else pixels)
+    """Rows of accumulators that a depthwise stripe takes."""
+    return config.depthwise_visits(sets_of(op, view)) * view["STRIPE", "pixels"]
 
 
 def _sets(config: Config, op: Op, view: View) -> int:

@@ -1,17 +1,17 @@
 """Timing of DEPTH_CONV: kernel rows on the input lanes of the adder trees.
 
-A block of output channels is ``sets`` times ``oc_lanes`` of them. A window of time belongs to a kernel row, or to
-ic_lanes of its taps where it has more. Input lanes carry taps, output lanes channels, pixel lanes pixels beside each
-other. The pixels of a stripe, all of one output row, pass in groups:
+Input lanes carry taps, output lanes channels, pixel lanes *sets* of oc_lanes channels beside each other, all of one pixel.
+A block of output channels is ``sets`` of them; if that is more than there are pixel lanes, the others follow in another
+*visit*. A window of time belongs to a kernel row, or to ic_lanes of its taps where it has more. The pixels of a stripe,
+all of one output row, pass one after the other. Tap i of a pixel is in the i-th of a row of words, one per input column:
 
-- *Sliding* (MODE.slide, 1 or 2): pixel lane p of a group takes tap i from word ``slide * p + i`` of a row of words,
-  one per input column. The next group moves on by ``slide * pixel_lanes`` words. So the first group of a window reads
+- *Sliding* (MODE.slide, 1 or 2): the next pixel's words begin so many further on. So the first pixel of a window reads
   all words that it needs, the others only the new ones.
-- Otherwise one pixel is a group, and reads a word per tap.
+- Otherwise every pixel reads a word per tap.
 
-A group takes a *slot* of time: as many cycles as it reads words, and at least one per set. At its end the words that it
-has read move to the operands of the multipliers; there they meet one weight set per cycle, while the next group reads.
-Every set has accumulators of its own. All else is as in :mod:`dovetail.isa.timing.array`.
+A pixel takes a *slot* of time: as many cycles as it reads words, and at least one per visit. At its end the words that
+it has read move to the operands of the multipliers; there they meet the weights of a visit per cycle, while the next
+pixel reads. Every visit has a row of accumulators of its own. All else is as in :mod:`dovetail.isa.timing.array`.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,17 @@ from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK, repeat
 
 
-def to_accumulator(config: Config, sets: int) -> int:
-    """Cycles from the end of a group's slot to the first in which the sums of its last set can be read: address (4),
-    bytes, words in order (2), a set's, operand, product, adder tree, term, sum, write; a set per cycle."""
-    return 4 + SRAM_READ + 6 + tree_stages(config) + sets
+def to_accumulator(config: Config, visits: int) -> int:
+    """Cycles from the end of a pixel's slot to the first in which the sums of its last visit can be read: address (4),
+    bytes, words in order (2), a visit's, operand, product, adder tree, term, sum, write; a visit per cycle."""
+    return 4 + SRAM_READ + 6 + tree_stages(config) + visits
 
 
 @dataclass(frozen=True)
 class Depthwise:
     """What the cycles of an instruction depend on but for its output: ``taps`` of a kernel row at once, ``rows`` words
-    of a weight set, ``sets`` of them at once, ``slide`` (0: no sliding), channels of a block (``lanes``)."""
+    of a weight set, ``sets`` of a block in ``visits``, ``slide`` (0: no sliding), channels of a block (``lanes``). A
+    write ends with ``span`` channels at the latest."""
 
     pixel_lanes: int
     oc_lanes: int
@@ -46,39 +47,41 @@ class Depthwise:
     steps: int
     rows: int
     sets: int
+    visits: int
     slide: int
     lanes: int
+    span: int
 
     @classmethod
-    def of(cls, config: Config, *, kh: int, kw: int, sets: int, slide: int, multiplier: int = 1) -> "Depthwise":
+    def of(
+        cls, config: Config, *, kh: int, kw: int, sets: int, slide: int, multiplier: int = 1, int32: bool = False
+    ) -> "Depthwise":
         """Of kernels of kh x kw taps, ``multiplier`` output channels per input channel."""
-        taps = min(config.ic_lanes, kw)
+        taps, visits = min(config.ic_lanes, kw), config.depthwise_visits(sets)
         return cls(
             config.pixel_lanes,
             config.oc_lanes,
             config.requant_lanes,
             config.word_bytes,
-            to_accumulator(config, sets) - 1,
+            to_accumulator(config, visits) - 1,
             taps,
             kh * ceil_div(kw, taps),
             config.depthwise_rows(taps),
             sets,
+            visits,
             slide,
             sets * config.oc_lanes - sets * config.oc_lanes % multiplier,
+            config.depthwise_span(int32=int32),
         )
 
     def passing(self, pixels: int) -> int:
-        """Cycles in which the groups of a stripe pass in a window."""
-        if not self.slide:
-            return pixels * max(self.taps, self.sets)
-        onward = self.slide * self.pixel_lanes
-        first = onward - self.slide + self.taps
-        return max(first, self.sets) + (ceil_div(pixels, self.pixel_lanes) - 1) * max(onward, self.sets)
+        """Cycles in which the pixels of a stripe pass in a window."""
+        return max(self.taps, self.visits) + (pixels - 1) * max(self.slide or self.taps, self.visits)
 
     def writes(self, channels: int) -> int:
         """Writes of a pixel's results."""
-        whole, rest = divmod(channels, self.oc_lanes)
-        return whole * ceil_div(self.oc_lanes, self.requant_lanes) + ceil_div(rest, self.requant_lanes)
+        whole, rest = divmod(channels, self.span)
+        return whole * ceil_div(self.span, self.requant_lanes) + ceil_div(rest, self.requant_lanes)
 
 
 class _Pass(NamedTuple):
@@ -103,6 +106,7 @@ def depthwise_duration(
     blocks: int,
     last: int,
     accumulate: bool,
+    int32: bool = False,
     multiplier: int = 1,
     free: Free = NOTHING,
 ) -> int:
@@ -112,7 +116,7 @@ def depthwise_duration(
     channels in the last. ``sets`` and ``slide`` as of :class:`Depthwise`. ``free``: see
     :class:`~dovetail.isa.timing.array.Free`.
     """
-    machine = Depthwise.of(config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier)
+    machine = Depthwise.of(config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier, int32=int32)
     (cycles,) = depthwise_durations(
         machine, height=height, width=width, stripe=stripe, widths=((blocks, last),), accumulate=accumulate, free=free
     )

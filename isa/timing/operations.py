@@ -142,6 +142,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
             blocks=view["BLOCKS", "count"],
             last=view["BLOCKS", "last"],
             accumulate=bool(view["MODE", "accumulate"]),
+            int32=bool(view["MODE", "int32"]),
             multiplier=multiplier_of(op, view),
             free=free,
         )

@@ -98,7 +98,7 @@ class ConvLayer:
 
     def pixels_together(self, config: Config) -> int:
         """Pixels whose sums share a row of accumulators."""
-        return 1 if self.mode == "depthwise" and not self.slide else config.pixel_lanes
+        return 1 if self.mode == "depthwise" else config.pixel_lanes
 
     def extent(self, rows: Count, columns: Count) -> Count:
         """What the array's cycles depend on of a tile's plane, as one number: the pixels; of depthwise layers, whose

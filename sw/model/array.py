@@ -62,7 +62,8 @@ class _Plan:
         self.zero_out = int8(r["QUANT", "zero_out"])
         self.lo = INT8_MIN if row.full_range else int8(r["QUANT", "lo"])
         self.hi = INT8_MAX if row.full_range else int8(r["QUANT", "hi"])
-        item, together = 4 if self.int32 else 1, config.oc_lanes
+        item = 4 if self.int32 else 1
+        together = config.depthwise_span(int32=self.int32) if self.depthwise else config.oc_lanes
         self.output = Output(config, r, lanes=lanes, group=config.requant_lanes, item=item, together=together)
         # Old values lie 4 bytes apart, whatever is written.
         self.old = Output(config, r, lanes=lanes, group=1, item=4) if self.accumulate else self.output

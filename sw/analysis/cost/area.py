@@ -168,14 +168,16 @@ def brams(config: Config) -> Mapping[str, int]:
     rows = config.bank_bytes // config.word_bytes // 2
     # Of a block RAM's 36 bits 32 count, as a byte is written by itself, and half as many for twice the words.
     bank = 2 * ceil_div(config.word_bytes, 4) * ceil_div(rows, BRAM_ROWS)
-    records = ceil_div(config.oc_lanes, config.requant_lanes) * config.depthwise_sets * 2
+    rows, records = config.depthwise_visits(config.depthwise_sets), ceil_div(config.oc_lanes, config.requant_lanes)
+    if config.depth_conv:
+        records = max(records * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * rows)
     page = ceil_div(max(config.bus, 64), BRAM_BITS) * ceil_div(2 * PAGE_BYTES // (max(config.bus, 64) // 8), BRAM_ROWS)
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     tables = config.vector_lanes if config.activation and table_lanes(config) < DISTRIBUTED_TABLE else 0
     return {
         "control": page,
         "memory": config.banks * bank,
-        "array": accumulators + (2 * config.requant_lanes if records > DISTRIBUTED_ROWS else 0),
+        "array": accumulators + (2 * config.requant_lanes if 2 * records > DISTRIBUTED_ROWS else 0),
         "vector": tables,
     }
 

@@ -94,15 +94,11 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
     kh, kx = view["GEOMETRY", "kh"], view["KX_STEP"]
     steps = kernel_columns(config, op, view) // together
     lengths = [min(view["STRIPE", "pixels"], width - x) for x in range(0, width, view["STRIPE", "pixels"])]
-    groups = sum(ceil_div(n, config.pixel_lanes) if slide else n for n in lengths)
 
     # Words of a row, one read each.
     if slide:
         starts = range(0, width, view["STRIPE", "pixels"])
-        spans = [
-            range(x * slide, (x + round_up(n, config.pixel_lanes) - 1) * slide + together)
-            for x, n in zip(starts, lengths, strict=True)
-        ]
+        spans = [range(x * slide, (x + n - 1) * slide + together) for x, n in zip(starts, lengths, strict=True)]
         words = np.concatenate([np.arange(span.start, span.stop, dtype=np.int64) for span in spans]) * kx
     else:
         words = offsets.grid((width, view["X_STEP"]), (together, kx))
@@ -110,14 +106,15 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
     column = (words[:, None] + across).ravel() % offsets.modulus
     inputs = _window_reads(offsets, view, kh, column, Lanes(input_lanes(config), 1, view["IN_BYTES"]))
 
-    visits = blocks * height * groups * sets * kh * steps
+    visits = blocks * view.pixels * config.depthwise_visits(sets) * kh * steps
     old_words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    old_pixels = sum(round_up(n, config.pixel_lanes) if slide else n for n in lengths) * height
-    writes_, written = _results(config, view, channels)
+    accumulates = (visits + old_words * sets * blocks * view.pixels) * config.acc_lanes
+    span = config.depthwise_span(int32=bool(view["MODE", "int32"]))
+    writes_, written = _results(config, view, channels, span)
     return {
         "multiplies": visits * config.macs_per_cycle,
-        "accumulates": (visits + old_words * sets * blocks * old_pixels) * config.acc_lanes,
-        "accumulator_visits": (visits + old_words * sets * blocks * height * groups) * config.acc_lanes,
+        "accumulates": accumulates,
+        "accumulator_visits": accumulates,
         "requantises": view.pixels * writes_ * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words, sets),
         "sram_read_weights": _stream_reads(config, op, view, height * len(lengths)),
@@ -147,7 +144,7 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     inputs = _window_reads(offsets, view, kh, column, window) * blocks
 
     old_words = ceil_div(INT32_BYTES * channels, config.word_bytes) if view["MODE", "accumulate"] else 0
-    groups, written = _results(config, view, channels)
+    groups, written = _results(config, view, channels, channels)
     return {
         "multiplies": steps * passes * blocks * config.macs_per_cycle,
         "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
@@ -173,20 +170,19 @@ def _old_reads(config: Config, view: View, channels: int, words: int, sets: int 
     return offsets.reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
 
 
-def _results(config: Config, view: View, channels: int) -> tuple[int, int]:
-    """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block shorter; all writes."""
+def _results(config: Config, view: View, channels: int, span: int) -> tuple[int, int]:
+    """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block and of every ``span``
+    channels shorter; all writes."""
     offsets = Offsets(config.offset_bits)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
-    sets = range(0, channels, config.oc_lanes)
-    group = np.concatenate(
-        [np.arange(n, min(n + config.oc_lanes, channels), config.requant_lanes, dtype=np.int64) for n in sets]
-    )
+    spans = range(0, channels, span)
+    group = np.concatenate([np.arange(n, min(n + span, channels), config.requant_lanes, dtype=np.int64) for n in spans])
     first = (np.arange(blocks, dtype=np.int64)[:, None] * channels + group).ravel()
     in_block = np.full(blocks, channels)
     in_block[-1] = view["BLOCKS", "last"]
     left = (in_block[:, None] - group).ravel()
-    width_of = np.tile(np.minimum(config.requant_lanes, config.oc_lanes - group % config.oc_lanes), blocks)
+    width_of = np.tile(np.minimum(config.requant_lanes, span - group % span), blocks)
     first, size = first[left > 0], np.minimum(left, width_of)[left > 0]
     column = (offsets.grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
     row = offsets.grid((height, view["OUT_Y_STEP"]))

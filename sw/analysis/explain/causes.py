@@ -34,7 +34,7 @@ CAUSES: dict[str, Cause] = {
         Cause("input_lanes", "idle input lanes", "array",
               "steps in which input lanes have no channel, of a depthwise layer no tap", "ic_lanes"),
         Cause("output_lanes", "idle output lanes", "array", "steps in which output lanes have no channel", "oc_lanes"),
-        Cause("pixel_lanes", "idle pixel lanes", "array", "steps in which pixel lanes have no pixel", "pixel_lanes"),
+        Cause("pixel_lanes", "idle pixel lanes", "array", "steps in which pixel lanes have no pixel, of a depthwise layer no channels", "pixel_lanes"),
         Cause("input_reads", "input reads", "array",
               "pixel lanes wait, as their input comes one word per cycle: a step has fewer weight sets than words",
               "pixel_lanes"),

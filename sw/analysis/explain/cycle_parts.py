@@ -62,6 +62,7 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
         sets=sets,
         slide=view["MODE", "slide"],
         multiplier=multiplier_of(op, view),
+        int32=bool(view["MODE", "int32"]),
     )
     blocks, most = view["BLOCKS", "count"], view["STRIPE", "pixels"]
     lengths = Counter({most: width // most * height})
@@ -74,10 +75,9 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
     def passing(size: int) -> int:
         return 0 if free.steps else machine.passing(size)
 
-    groups = sum(n * (ceil_div(size, together) if machine.slide else size) for size, n in lengths.items())
     slots = blocks * machine.steps * sum(n * passing(size) for size, n in lengths.items())
     macs = array_macs(config, op, view)
-    visits = blocks * machine.steps * sets * groups
+    visits = blocks * machine.steps * machine.visits * view.pixels
     used = blocks * machine.steps * sets * view.pixels // together
     filled = macs // (together * config.oc_lanes * machine.taps)
     multiply = macs * useful // config.macs_per_cycle

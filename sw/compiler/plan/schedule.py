@@ -227,7 +227,7 @@ def longest_stripe(config: Config, layer: ConvLayer) -> int:
     """The most pixels of a stripe."""
     if layer.mode != "depthwise":
         return config.stripe
-    return min(max(config.stripe_rows // layer.sets, 1) * layer.pixels_together(config), config.stripe)
+    return config.stripe_rows // config.depthwise_visits(layer.sets)
 
 
 def equal_stripe(config: Config, layer: ConvLayer, extent: int) -> int:
@@ -249,7 +249,7 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
         stripe = equal_stripe(config, some, extent)
         return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
 
-    return min(range(1, min(config.depthwise_sets, config.stripe_rows) + 1), key=cycles)
+    return min(range(1, min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes) + 1), key=cycles)
 
 
 @lru_cache(maxsize=65536)

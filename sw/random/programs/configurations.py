@@ -91,7 +91,8 @@ def _config(drawn: dict[str, Any]) -> Config | None:
     bank = 1 << (ceil_div(least, drawn["banks"]) - 1).bit_length()
     while drawn["pixel_lanes"] > 1 and ic * oc * drawn["pixel_lanes"] > MOST_MULTIPLIERS:
         drawn["pixel_lanes"] //= 2
-    for name, most in (("requant_lanes", oc), ("stripe", MAX_STRIPE * drawn["pixel_lanes"])):
+    results = oc * drawn["pixel_lanes"] if drawn["depthwise"] == "native" else oc
+    for name, most in (("requant_lanes", results), ("stripe", MAX_STRIPE * drawn["pixel_lanes"])):
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):

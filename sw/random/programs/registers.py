@@ -219,7 +219,9 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         mode["slide"] = rng.choice((0, 1, 1, 2))
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
-    most = min(config.depthwise_sets, config.stripe_rows) if row.depthwise else config.weight_sets
+    most = config.weight_sets
+    if row.depthwise:
+        most = min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes)
     sets = rng.randint(1, 1 if multiplier > 1 else most) if most > 1 else 1
     values["KC"] = pack(unit, "KC", blocks=1, group=sets - 1)
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
@@ -244,8 +246,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         values["KX_STEP"] = values["X_STEP"] // mode["slide"]
         if rng.random() < 0.5:
             values["X_STEP"] = rng.randint(0, 300)
-    together = config.pixel_lanes if mode["slide"] or not row.depthwise else 1
-    stripe = min(config.stripe_rows // (sets if row.depthwise else 1) * together, config.stripe)
+    stripe = config.stripe_rows // config.depthwise_visits(sets) if row.depthwise else config.stripe
     stream = stream_words(config, op, view) * config.word_bytes
     if rng.random() < 0.08:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
