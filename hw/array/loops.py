@@ -3,6 +3,7 @@
 from amaranth import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.hw.array.depthwise import WordPass
 from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits, records_at_most

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from dovetail.hw.array.weights import OPERAND, extended
+from dovetail.hw.array.weights import OPERAND, extended, weight_lanes
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
@@ -19,11 +19,6 @@ SUM = 32
 def product_bits(config: Config) -> int:
     """Bits of a product: of two int8, or of two differences of int8 and zero point."""
     return 17 if config.matmul else 16
-
-
-def weight_lanes(config: Config) -> int:
-    """Pixel lanes with weights of their own: with DEPTH_CONV all, else they share one lane's."""
-    return config.pixel_lanes if config.depth_conv else 1
 
 
 class MultiplierArray(wiring.Component):

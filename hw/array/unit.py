@@ -206,7 +206,7 @@ class ArrayCore(wiring.Component):
         return m
 
     def _visits(self, m: Module, token: Step, operation: ArrayOperation) -> Value:
-        """The steps of a depthwise convolution: after each ``token`` one per visit, each with accumulators of its own."""
+        """The steps of a depthwise convolution: after each ``token`` one per visit, with accumulators of its own."""
         step = Step(Signal.like(token.as_value(), name="visit"))
         last = Signal()
         m.d.comb += last.eq(step.index + 1 == operation.visits)

@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
-from dovetail.hw.array.multiply_accumulate import weight_lanes
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
 from dovetail.hw.array.registers import ArrayOperation, most_visits
@@ -43,6 +42,11 @@ def record_groups(config: Config) -> int:
     if not config.depth_conv:
         return rows
     return max(rows * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * most_visits(config))
+
+
+def weight_lanes(config: Config) -> int:
+    """Pixel lanes with weights of their own: with DEPTH_CONV all, else they share one lane's."""
+    return config.pixel_lanes if config.depth_conv else 1
 
 
 class ArrayWeights(wiring.Component):

@@ -172,9 +172,11 @@ class Config:
             raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram)}")
 
     def _depthwise_results(self) -> int:
-        """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them: it fills a row of accumulators
-        in three cycles, or as many more as its rows take steps."""
-        return ceil_div(self.acc_lanes, 3 * ceil_div(3, self.ic_lanes))
+        """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them: a row of accumulators takes
+        three cycles, or as many more as its rows take steps. Convolutions take a set at a time, in equal parts."""
+        cycles = 3 * ceil_div(3, self.ic_lanes)
+        of_set = cycles // self.pixel_lanes
+        return ceil_div(self.oc_lanes, of_set) if of_set else ceil_div(self.acc_lanes, cycles)
 
     def _default_banks(self) -> int:
         for banks in range(16, 3, -1):
@@ -255,9 +257,8 @@ class Config:
     def depthwise_sets(self) -> int:
         """The most weight sets of a depthwise block: so many times oc_lanes channels, which a word must hold. One per
         pixel lane works at the same time; twice as many are for strides of two."""
-        return (
-            1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, min(self.word_bytes, MAX_LANES) // self.oc_lanes)
-        )
+        word = min(self.word_bytes, MAX_LANES)
+        return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, word // self.oc_lanes)
 
     def depthwise_rows(self, taps: int) -> int:
         """SRAM words of one depthwise weight set: so many ``taps`` of oc_lanes channels."""

@@ -7,7 +7,7 @@ operations at once that have the opcode and MODE in common: what comes out then 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 

@@ -1,9 +1,10 @@
 """Timing of DEPTH_CONV: kernel rows on the input lanes of the adder trees.
 
-Input lanes carry taps, output lanes channels, pixel lanes *sets* of oc_lanes channels beside each other, all of one pixel.
-A block of output channels is ``sets`` of them; if that is more than there are pixel lanes, the others follow in another
-*visit*. A window of time belongs to a kernel row, or to ic_lanes of its taps where it has more. The pixels of a stripe,
-all of one output row, pass one after the other. Tap i of a pixel is in the i-th of a row of words, one per input column:
+Input lanes carry taps, output lanes channels, pixel lanes *sets* of oc_lanes channels beside each other, all of one
+pixel. A block of output channels is ``sets`` of them; if that is more than there are pixel lanes, the others follow in
+another *visit*. A window of time belongs to a kernel row, or to ic_lanes of its taps where it has more. The pixels of a
+stripe, all of one output row, pass one after the other. Tap i of a pixel is in the i-th of a row of words, one per
+input column:
 
 - *Sliding* (MODE.slide, 1 or 2): the next pixel's words begin so many further on. So the first pixel of a window reads
   all words that it needs, the others only the new ones.

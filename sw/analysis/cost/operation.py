@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.common.sizes import INT32_BYTES, ceil_div, round_up
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,

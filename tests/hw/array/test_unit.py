@@ -49,7 +49,7 @@ CONFIGS = {
     "3x5x4": Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, stripe=22, requant_lanes=2, bus=256, sram="64 KiB"),
     "4x8x2": Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB", requant_lanes=4),
     "3x4x4": Config(ic_lanes=3, oc_lanes=4, pixel_lanes=4, sram="64 KiB", requant_lanes=3, stripe=256),
-    "1x3x8": Config(ic_lanes=1, oc_lanes=3, pixel_lanes=8, sram="64 KiB", requant_lanes=2),
+    "1x3x8": Config(ic_lanes=1, oc_lanes=3, pixel_lanes=8, sram="64 KiB", requant_lanes=7),
     "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, sram="112 KiB", banks=7),
 }
 
@@ -139,10 +139,12 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
                     scale = mult & 0x7FFF_FFFF, (shift & 63 ^ 32) - 32
                     rounding = Rounding(r["MODE", "rounding"])
                     total = requantise(total, *scale, rounding, int8(r["QUANT", "zero_out"]), low, high)
+                # Of a depthwise convolution the sets on all pixel lanes leave together, but for int32 values.
+                span = config.oc_lanes * (config.pixel_lanes if depthwise and item == 1 else 1)
                 parts = [
-                    (n, min(n + config.requant_lanes, first + config.oc_lanes, channels))
-                    for first in range(0, channels, config.oc_lanes)
-                    for n in range(first, min(first + config.oc_lanes, channels), config.requant_lanes)
+                    (n, min(n + config.requant_lanes, first + span, channels))
+                    for first in range(0, channels, span)
+                    for n in range(first, min(first + span, channels), config.requant_lanes)
                 ]
                 for group, past in parts:
                     data = total[group:past].view(np.uint8)
@@ -215,13 +217,13 @@ class Layer:
     def registers(self, config: Config) -> View:
         depthwise, product = self.op == Op.DEPTH_CONV, self.op == Op.MAT_MUL
         multiplier = self.extra + 1 if depthwise else 1
-        sets = min(self.sets, 1 if self.extra else config.depthwise_sets, config.stripe_rows) if depthwise else 1
+        most = min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes)
+        sets = min(self.sets, 1 if self.extra else most) if depthwise else 1
         records = sets * config.oc_lanes
         lanes = records - records % multiplier
         inputs = lanes // multiplier if depthwise else config.ic_lanes
         rows, kc = 0 if product else config.weight_rows, 1 if depthwise else self.kc
-        together = config.pixel_lanes if self.slide else 1
-        longest = config.stripe_rows // sets * together if depthwise else config.stripe
+        longest = config.stripe_rows // -(-sets // config.pixel_lanes) if depthwise else config.stripe
         last = min(self.last or lanes, lanes)
         (height, width), (kh, kw) = self.tile, self.kernel
         channels = inputs * (self.blocks if depthwise else kc)
@@ -396,7 +398,7 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         int32=int(rng.random() < 0.2),
         accumulate=int(rng.random() < 0.3),
         extra=rng.choice([0, 0, rng.randrange(min(8, config.oc_lanes))]),
-        sets=rng.randint(1, 4),
+        sets=rng.randint(1, max(4, config.depthwise_sets)),
         slide=rng.choice([0, 1, 1, 2]),
         transposed=rng.randint(0, 1),
     )
@@ -564,7 +566,7 @@ def test_layers(names: list[str]) -> None:
 @pytest.mark.parametrize("lanes", [2, 4])
 def test_pixel_lanes(lanes: int) -> None:
     """Pixels that fill the lanes and that do not, fewer and more input blocks than there are weight sets."""
-    config = Config(ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=2, sram="32 KiB", banks=4)
+    config = Config(ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=lanes, sram="32 KiB", banks=4)
     layers = (
         Layer(kc=7, group=config.weight_sets - 1, kernel=(1, 2), tile=(3, 5), stripe=2 * lanes, blocks=2, last=2),
         Layer(kc=3, group=1, tile=(1, 7), stripe=5, pad=1, kernel=(3, 1), accumulate=1, blocks=2),

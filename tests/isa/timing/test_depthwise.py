@@ -52,6 +52,7 @@ class Machine:
     blocks: int
     last: int
     accumulate: bool
+    int32: bool = False
     multiplier: int = 1
     found: dict[tuple[int, ...], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """Taps that were added, by (block, row, column, set)."""
@@ -81,14 +82,15 @@ class Machine:
         """Cycles that the operation takes."""
         config = self.config
         taps, lanes, together = min(config.ic_lanes, self.kw), config.oc_lanes, config.pixel_lanes
-        length = (together - 1) * max(self.slide, 1) + config.ic_lanes  # of the chain of words
+        length = config.ic_lanes  # of the chain of words
+        visits = ceil_div(self.sets, together)
         set_words = ceil_div(taps * lanes, config.word_bytes)
         whole = self.sets * lanes - self.sets * lanes % self.multiplier
         every = self.windows()
         now = CHECK + 1
         chain: list[tuple[int, int] | None] = [None] * length  # (row, column) of words, the newest first
         drains: list[int] = []  # when each stripe's drain ends
-        visits: dict[tuple[int, int], int] = {}
+        seen: dict[tuple[int, int], int] = {}  # when a row of accumulators was visited last
         used = [[-1] * self.sets for _ in range(2)]  # when the sets in the halves of their memory were last read
         written = [[-1] * self.sets for _ in range(2)]  # when they can be
         half = 0
@@ -121,48 +123,44 @@ class Machine:
                 load(1 - half, begin)
             ky, kx = window.tap
             row = window.row
-            at, following, group = begin, window.columns.start * self.slide + kx, 0
-            pixels = list(window.columns)
-            while pixels:
-                size = together if self.slide else 1
-                mine, pixels = pixels[:size], pixels[size:]
+            at, following = begin, window.columns.start * self.slide + kx
+            for pixel, x in enumerate(window.columns):
                 if not self.slide:
-                    reads = [(row * 1000 + ky, 1000 * mine[0] + kx + i) for i in range(taps)]
+                    reads = [(row * 1000 + ky, 1000 * x + kx + i) for i in range(taps)]
                 else:
-                    count = (together - 1) * self.slide + taps if group == 0 else together * self.slide
+                    count = self.slide if pixel else taps
                     reads = [(row * 1000 + ky, following + n) for n in range(count)]
                     following += count
                 for read in reads:
                     chain = [read, *chain[:-1]]
-                at += max(len(reads), self.sets)
-                # The words move on at the end of the slot; a set's weights meet them per cycle.
+                at += max(len(reads), visits)
+                # The words move on at the end of the slot; there they meet the weights of a visit per cycle.
                 token = at - 1 + ARRIVES + 2
-                for j in range(self.sets):
-                    step = token + 1 + j
-                    assert step >= written[half][j], "weights must be there"
-                    used[half][j] = step
-                    for n, x in enumerate(mine):
-                        lane = n if self.slide else together - 1
+                for visit in range(visits):
+                    step = token + 1 + visit
+                    for j in range(visit * together, min(visit * together + together, self.sets)):
+                        assert step >= written[half][j], "weights must be there"
+                        used[half][j] = step
                         for i in range(taps):
-                            word = chain[(together - 1 - lane) * self.slide + taps - 1 - i]
                             wanted = x * self.slide + kx + i if self.slide else 1000 * x + kx + i
-                            assert word == (row * 1000 + ky, wanted)
+                            assert chain[taps - 1 - i] == (row * 1000 + ky, wanted)
                             self.found[window.block, row, x, j].append((ky, kx + i))
-                    cell = window.stripe % 2, group * self.sets + j
-                    assert step - visits.get(cell, -ACCUMULATE) >= ACCUMULATE
-                    visits[cell] = step
+                    cell = window.stripe % 2, pixel * visits + visit
+                    assert cell[1] < config.stripe_rows
+                    assert step - seen.get(cell, -ACCUMULATE) >= ACCUMULATE
+                    seen[cell] = step
                     # Operand, product, tree, term, sum: then it can be read.
                     readable = step + 1 + 1 + tree_stages(config) + 1 + 1
-                group += 1
             now = max(at, begin + fetched, begin + ACCUMULATE)
             if window.last_of_stripe:
                 self.ready[window.stripe] = readable
                 channels = self.last if window.block == self.blocks - 1 else whole
+                span = lanes if self.int32 else lanes * together  # a row of accumulators, or a set of int32 values
                 writes = sum(
-                    ceil_div(min(lanes, channels - first), config.requant_lanes) for first in range(0, channels, lanes)
+                    ceil_div(min(span, channels - first), config.requant_lanes) for first in range(0, channels, span)
                 )
                 before = drains[-1] if drains else 0
-                start = max(before, now - 1 + to_accumulator(config, self.sets))
+                start = max(before, now - 1 + to_accumulator(config, visits))
                 assert start >= readable - 1
                 drains.append(start + len(window.columns) * writes)
             if window.loads:
@@ -173,6 +171,7 @@ class Machine:
 CONFIGS = (
     Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2),
     Config(ic_lanes=4, oc_lanes=16, pixel_lanes=4),
+    Config(ic_lanes=4, oc_lanes=8, pixel_lanes=4, bus=512, requant_lanes=5),
     Config(ic_lanes=8, oc_lanes=8),
     Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),
     Config(ic_lanes=1, oc_lanes=8, pixel_lanes=8),
@@ -184,8 +183,7 @@ def random_shape(rng: random.Random, config: Config, most: int = 40) -> dict[str
     sets = rng.randint(1, config.depthwise_sets)
     multiplier = rng.randint(1, min(8, config.oc_lanes)) if sets == 1 and rng.random() < 0.3 else 1
     slide = rng.choice([0, 1, 1, 2])
-    rows = config.stripe // config.pixel_lanes // sets
-    stripe = rows * (config.pixel_lanes if slide else 1)
+    stripe = config.stripe // config.pixel_lanes // ceil_div(sets, config.pixel_lanes)
     channels = sets * config.oc_lanes - sets * config.oc_lanes % multiplier
     return {
         "kh": rng.choice([1, 2, 3, 3, 5]),
@@ -198,6 +196,7 @@ def random_shape(rng: random.Random, config: Config, most: int = 40) -> dict[str
         "blocks": rng.choice([1, 2, 3, rng.randint(1, 9)]),
         "last": rng.randint(1, channels),
         "accumulate": rng.random() < 0.3,
+        "int32": rng.random() < 0.2,
         "multiplier": multiplier,
     }
 
@@ -237,19 +236,19 @@ def test_huge_shape_takes_no_time() -> None:
 @pytest.mark.parametrize(
     ("lanes", "kernel", "slide", "sets", "cycles"),
     [
-        ((4, 8, 2), (3, 3), 1, 4, 3 * 14 * 4),  # a set of two pixels per cycle: three of four lanes work
-        ((4, 8, 2), (3, 3), 1, 1, 3 * (4 + 13 * 2)),  # a word per cycle
-        ((4, 8, 2), (3, 3), 2, 4, 3 * (5 + 13 * 4)),
+        ((4, 8, 2), (3, 3), 1, 4, 3 * (3 + 27 * 2)),  # two sets per cycle: three of four lanes work
+        ((4, 8, 2), (3, 3), 1, 2, 3 * (3 + 27)),  # a word per cycle
+        ((4, 8, 2), (3, 3), 2, 4, 3 * (3 + 27 * 2)),
         ((4, 8, 2), (3, 3), 0, 2, 3 * 28 * 3),  # three words per pixel
         ((8, 8, 1), (3, 3), 1, 1, 3 * (3 + 27)),
-        ((2, 8, 4), (3, 3), 1, 4, 3 * 2 * (5 + 6 * 4)),  # rows of three taps take two steps
-        ((4, 8, 2), (1, 5), 1, 4, 2 * (5 + 13 * 4)),
+        ((2, 8, 4), (3, 3), 1, 4, 3 * 2 * (2 + 27)),  # rows of three taps take two steps
+        ((4, 8, 2), (1, 5), 1, 4, 2 * (4 + 27 * 2)),
     ],
 )
 def test_by_hand(lanes: tuple[int, int, int], kernel: tuple[int, int], slide: int, sets: int, cycles: int) -> None:
     """Rows of 28 pixels that do not wait for anything: cycles of the words and of the sets."""
     ic, oc, pixel = lanes
-    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, stripe=64 * pixel, requant_lanes=oc)
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, stripe=64 * pixel, requant_lanes=oc * pixel)
     shape: dict[str, Any] = {"kh": kernel[0], "kw": kernel[1], "sets": sets, "slide": slide, "width": 28, "stripe": 28}
     shape |= {"blocks": 1, "last": 1, "accumulate": False}
     four, five = (depthwise_duration(config, **shape, height=height) for height in (4, 5))
