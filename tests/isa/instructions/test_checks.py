@@ -137,11 +137,12 @@ def test_a_channel_multiplier_has_one_set() -> None:
         assert check(config, Op.DEPTH_CONV, view) == (Cause.NONE if fits else Cause.TOO_LARGE)
 
 
-@pytest.mark.parametrize(("slide", "pixels"), [(0, 5), (1, 20), (2, 20)])
-def test_depthwise_stripes_have_a_row_per_set(slide: int, pixels: int) -> None:
-    """Of 10 rows of accumulators two sets leave 5 to each, of four pixels where they share a row."""
-    config = CONFIG.replace(pixel_lanes=4, stripe=40)
-    kc, mode = pack(Unit.ARRAY, "KC", blocks=0, group=1), array_mode(slide=slide)
+@pytest.mark.parametrize(("sets", "pixels"), [(1, 10), (2, 10), (3, 5), (4, 5)])
+def test_depthwise_stripes_have_rows_for_all_sets(sets: int, pixels: int) -> None:
+    """Of 10 rows of accumulators a pixel takes one for every two sets, as there are two pixel lanes."""
+    config = CONFIG.replace(pixel_lanes=2, stripe=20, bus=256)
+    assert config.depthwise_sets == 4
+    kc, mode = pack(Unit.ARRAY, "KC", blocks=0, group=sets - 1), array_mode(slide=sets % 3)
     for stripe in (pixels, pixels + 1):
         view = legal(Op.DEPTH_CONV, MODE=mode, KC=kc, STRIPE=stripe)
         assert check(config, Op.DEPTH_CONV, view) == (Cause.NONE if stripe == pixels else Cause.TOO_LARGE)

@@ -66,16 +66,16 @@ def whole(size: int, item: int) -> int:
     return max(size - item + 1, 0)
 
 
-def drained(config: Config, view: View, pixels: list[int], lanes: int) -> Counter[str]:
-    """Results of all blocks, as they leave: set by set, in groups of requantise lanes."""
+def drained(config: Config, view: View, pixels: list[int], lanes: int, span: int) -> Counter[str]:
+    """Results of all blocks, as they leave: ``span`` channels after each other, in groups of requantise lanes."""
     events: Counter[str] = Counter()
     item = 4 if view["MODE", "int32"] else 1
     for block in range(view["BLOCKS", "count"]):
         made = view["BLOCKS", "last"] if block == view["BLOCKS", "count"] - 1 else lanes
         for channel in range(made):
-            in_set = channel % config.oc_lanes
-            if in_set % config.requant_lanes == 0:
-                size = min(config.requant_lanes, config.oc_lanes - in_set, made - channel) * item
+            in_span = channel % span
+            if in_span % config.requant_lanes == 0:
+                size = min(config.requant_lanes, span - in_span, made - channel) * item
                 events["requantises"] += len(pixels) * config.requant_lanes
                 ends = ((pixel + (block * lanes + channel) * item) % WRAP + size for pixel in pixels)
                 events["sram_write_array"] += sum(end <= view["OUT_BYTES"] for end in ends)
@@ -118,19 +118,16 @@ def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
     together = min(config.ic_lanes, kw)
     steps = [(ky, first) for ky in range(kh) for first in range(0, kw, together)]
     bytes_ = max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes)
-    at_once = config.pixel_lanes if slide else 1
+    of_pixel = -(-sets // config.pixel_lanes)  # visits
 
     # A window is an output row's stripe and a step: columns (of the input, in steps of the kernel) that are read.
     stripes = [(oy, x, min(view["STRIPE", "pixels"], width - x)) for oy in range(height)
                for x in range(0, width, view["STRIPE", "pixels"])]  # fmt: skip
-    reads = groups = 0
+    reads = 0
     for oy, x, pixels in stripes:
-        groups += -(-pixels // at_once)
         columns: list[int] = []
         if slide:
-            seen = {
-                slide * (x + pixel) + tap for pixel in range(-(-pixels // at_once) * at_once) for tap in range(together)
-            }
+            seen = {slide * (x + pixel) + tap for pixel in range(pixels) for tap in range(together)}
             # All words from the first to the last pass by, those between strided pixels too.
             columns = [view["KX_STEP"] * n for n in range(min(seen), max(seen) + 1)]
         else:
@@ -151,13 +148,16 @@ def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
                         for lane in range(bytes_)
                     )
     places_ = list(places(view, ("OUT_Y_STEP", "OUT_X_STEP")))
-    visits = blocks * groups * len(steps) * sets
-    old = sets * -(-4 * config.oc_lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    visits = blocks * len(places_) * len(steps) * of_pixel
+    old = (
+        blocks * len(places_) * sets * -(-4 * config.oc_lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    )
     words = len(steps) * sets * -(-together * config.oc_lanes // config.word_bytes)
-    return drained(config, view, places_, lanes) + Counter(
+    span = config.oc_lanes if view["MODE", "int32"] else config.oc_lanes * config.pixel_lanes
+    return drained(config, view, places_, lanes, span) + Counter(
         multiplies=visits * config.ic_lanes * config.oc_lanes * config.pixel_lanes,
-        accumulates=(visits + blocks * groups * old * at_once) * config.acc_lanes,
-        accumulator_visits=(visits + blocks * groups * old) * config.acc_lanes,
+        accumulates=(visits + old) * config.acc_lanes,
+        accumulator_visits=(visits + old) * config.acc_lanes,
         sram_read_input=reads + old_values(config, view, places_, lanes, sets),
         sram_read_weights=streamed(config, view, sets * config.oc_lanes, words, len(stripes)),
     )
@@ -181,7 +181,7 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     if op == Op.MAT_MUL:
         wide = -(-lanes // config.word_bytes)
         weights += count * steps * len(sizes) * (lanes if view["B_FORM", "transposed"] else config.ic_lanes * wide)
-    return drained(config, view, pixels, lanes) + Counter(
+    return drained(config, view, pixels, lanes, lanes) + Counter(
         multiplies=steps * passes * config.ic_lanes * lanes * together,
         accumulates=(steps + old * together) * passes * config.acc_lanes,
         accumulator_visits=(taps[0] * taps[1] * reads_of_tap + old) * passes * config.acc_lanes,

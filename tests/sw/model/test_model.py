@@ -195,8 +195,10 @@ def run_array(machine: Machine, op: Op) -> None:
                             requantise_integer(acc, mult & 0x7FFFFFFF, signed(shift, 6), rounding, zero_out, lo, hi)
                         )
                     values.append(acc)
-                for part in range(0, channels, config.oc_lanes):
-                    past = min(part + config.oc_lanes, channels)
+                # Of a depthwise convolution the sets on all pixel lanes leave together, but for int32 values.
+                span = config.oc_lanes * (config.pixel_lanes if depthwise and item == 1 else 1)
+                for part in range(0, channels, span):
+                    past = min(part + span, channels)
                     for g in range(part, past, config.requant_lanes):
                         machine.write(oy, ox, block * lanes + g, item, values[g : min(g + config.requant_lanes, past)])
 
