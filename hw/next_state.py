@@ -23,7 +23,8 @@ REGISTER = re.compile(rf"^  always @\(posedge (.*?) ?\)\n    (\\\S+ |\w+) ?<= ({
 """(clock, register, next state)"""
 LOGIC = re.compile(r"^  always @\* begin\n    if \(\\\$auto\$\S+ \) begin end\n((?:    .*\n)+)  end\n", re.M)
 """(statements), after one that makes them run when a simulation begins"""
-ASSIGNED = re.compile(r"^ +(\\\S+ |\w+)(?: ?\[[^]]*\])? *= ", re.M)
+ASSIGNED = re.compile(r"^( +)(\{ [^}=]* \}|(?:\\\S+ |\w+)(?: ?\[[^]]*\])?) *= ", re.M)
+"""(spaces, what is assigned: a signal, part of one, or parts in braces)"""
 
 
 def clocked(text: str) -> str:
@@ -35,8 +36,9 @@ def clocked(text: str) -> str:
 def _clocked(module: str) -> str:
     logic = {}
     for found in LOGIC.finditer(module):
-        names = set(ASSIGNED.findall(found[1]))
-        if len(names) == 1:
+        assigned = [parts for _, parts in ASSIGNED.findall(found[1])]
+        names = {name for parts in assigned for name in _signals(parts)}
+        if len(names) == 1 and len(assigned) == found[1].count(" = "):
             logic[names.pop()] = found
     used: dict[str, int] = {}
     for name in re.findall(NAME, module):
@@ -57,11 +59,15 @@ def _clocked(module: str) -> str:
     return "".join([*parts, module[end:]])
 
 
+def _signals(parts: str) -> list[str]:
+    """Names in what is assigned."""
+    return re.findall(r"\\\S+ |\w+", re.sub(r"\[[^]]*\]", "", parts))
+
+
 def _block(register: str, name: str, statements: str) -> str:
     """Statements of the clock's block. A register that holds its value unless something happens is written where it
     happens: no copy for what stays."""
     holds, rest = statements.split("\n", 1)
     if holds != f"    {name} = {register};":
         return f"{statements}    {register} <= {name};\n"
-    assigned = re.compile(rf"^( +){re.escape(name)}(\[[^]]*\] )? *= ", re.M)
-    return assigned.sub(lambda found: f"{found[1]}{register} {found[2] or ''}<= ", rest)
+    return ASSIGNED.sub(lambda found: f"{found[1]}{found[2].replace(name, register)} <= ", rest)
