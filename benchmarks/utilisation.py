@@ -35,8 +35,8 @@ def ideal_cycles(graph: ir.Graph, lanes: Sequence[int]) -> int:
 
     Pixels, blocks of output channels and steps are rounded up to whole lanes. A convolution takes a tap's channels, or
     those of a kernel row, in steps of the input lanes, whichever needs fewer. Of a depthwise one, input lanes take
-    whole kernel rows of a channel, or part of one, output lanes channels, and pixel lanes pixels of a row. (The hardware
-    takes one kernel row in a step, and has further channels on the pixel lanes.)
+    whole kernel rows of a channel, or part of one, output lanes channels, and pixel lanes pixels of a row (in hardware,
+    a step is one kernel row at most, and pixel lanes take further channels).
     """
     total = 0
     for node in graph.nodes:
