@@ -5,7 +5,8 @@
 Without options: the model's errors. ``--measure`` synthesises those of the grid that `area.json` beside this file
 does not have, or has of other hardware (minutes each; it may be stopped at any time and goes on where it was).
 ``--fit`` fits the coefficients to the configurations named T.. (training) and writes them to the package, with the
-largest error of these, of those named H.. (held out), and of fits from which one is left out. ``--markdown`` prints the
+largest error of these, of those named H.. (held out), and of fits from which one is left out. Of some configurations
+only some blocks are synthesised: each alone, as a whole would take hours. ``--markdown`` prints the
 last section of docs/area.md. Synthesis needs the extra `synth`; ``--yosys`` is another command that takes
 ``-q -p SCRIPT``.
 """
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -33,28 +35,44 @@ from dovetail.sw.errors import DovetailError
 
 DATA = Path(__file__).with_suffix(".json")
 TRAINING, HELD_OUT = "T", "H"
+RESOURCES = ("lut", "ff")
+"""What is fitted; DSPs and block RAMs follow from the structure."""
+BLOCK_WEIGHT = 0.3
+"""What a block of a whole accelerator counts beside the whole."""
 CERTAINTY = 0.02
 """How much a coefficient of 1 is believed: being off by all of it counts as much as an error of 2 % in a block."""
 
 BLOCKS = ("control", "memory", "array", "vector")
+"""In the order of tables."""
 
 HEADING = """## Measurements
 
 All of this section is what `python benchmarks/area.py --markdown` prints. The model against Yosys:"""
-RANGE = "What the measured configurations have, from the least to the most:"
+RANGE = "What the measured blocks have, from the least to the most:"
 ESTIMATES = """Estimates of the presets, and what of them lies outside of that range. Where something does, the error is
 not known. `8x8` to `4x16x4` and `study-...` are larger than any supported part: they are for simulation and sweeps."""
 SYNTHESISED = """What was synthesised (T: training, H: held out): lanes, depthwise, lanes of requantiser and
 vector unit, what is built (m: matrix product, p: pooling, e: element-wise operations, a: activations), size and banks
-of the SRAM, bus; LUTs and FFs, each with the model's error."""
+of the SRAM, bus; whole, or which blocks; their LUTs and FFs, each with the model's error as a share of the whole."""
 """What stands above the tables of docs/area.md."""
 
 
-def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, built: str, **others: Any) -> Config:
-    """A configuration; ``lanes``: input x output [x pixels]; ``sram``: KiB / banks; ``built``: initials of FEATURES."""
+@dataclass(frozen=True)
+class Design:
+    """A configuration of the grid. ``blocks``: what is synthesised, each alone; else the whole accelerator."""
+
+    config: Config
+    blocks: tuple[str, ...] = ()
+
+
+def _design(
+    lanes: str, sram: str, depthwise: int, requant: int, vector: int, built: str, blocks: str = "", **others: Any
+) -> Design:
+    """A design; ``lanes``: input x output [x pixels]; ``sram``: KiB / banks; ``built``: initials of FEATURES;
+    ``blocks``: initials of BLOCKS."""
     ic, oc, *pixels = map(int, lanes.split("x"))
     size, banks = map(int, sram.split("/"))
-    return Config(
+    config = Config(
         ic_lanes=ic,
         oc_lanes=oc,
         pixel_lanes=pixels[0] if pixels else 1,
@@ -69,74 +87,61 @@ def _config(lanes: str, sram: str, depthwise: int, requant: int, vector: int, bu
         activation="a" in built,
         **others,
     )
+    return Design(config, tuple(block for block in BLOCKS if block[0] in blocks))
 
 
 GRID = {
-    "T01": _config("8x8", "32/4", 8, 2, 2, "mpea", stripe=16),
-    "T02": _config("4x4", "32/4", 0, 1, 1, "", bus=32, outstanding=1),
-    "T04": _config("4x8", "64/8", 8, 2, 2, "pea"),
-    "T05": _config("8x4", "32/4", 0, 1, 1, "mp"),
-    "T06": _config("8x16", "64/4", 16, 2, 2, "a"),
-    "T07": _config("16x8", "64/8", 8, 4, 1, "me"),
-    "T08": _config("8x8", "128/8", 16, 4, 4, "mpea"),
-    "T09": _config("8x8", "128/4", 32, 8, 4, "mpea", bus=128),
-    "T10": _config("16x16", "64/4", 16, 4, 2, "mpea"),
-    "T11": _config("1x16", "32/4", 8, 1, 1, "mpea"),
-    "T12": _config("16x1", "32/4", 0, 1, 2, "pa"),
-    "T13": _config("2x32", "64/4", 0, 2, 1, "m", bus=32),
-    "T14": _config("32x2", "64/4", 32, 1, 1, ""),
-    "T15": _config("8x8", "256/16", 0, 4, 1, "", stripe=64),
-    "T16": _config("12x6", "96/6", 12, 3, 3, "mpea"),
-    "T17": _config("6x12", "160/5", 0, 2, 4, "mpea", bus=128),
-    "T18": _config("8x8", "64/8", 8, 2, 8, "mpea"),
-    "T19": _config("10x10", "320/5", 20, 5, 2, "mpa"),
-    "T20": _config("8x8", "64/4", 8, 2, 1, "", bus=256, outstanding=16),
-    "T21": _config("16x8", "128/16", 32, 4, 2, "mpea"),
-    "T22": _config("4x4", "64/16", 16, 4, 4, "mpea", bus=32),
-    "T23": _config("3x5", "40/5", 7, 1, 1, "pea", stripe=8),
-    "T24": _config("12x12", "128/4", 24, 4, 3, "mpea"),
-    "T25": _config("8x8", "512/16", 32, 4, 4, "mpea"),
-    "T26": _config("16x16", "512/16", 64, 16, 4, "mpea"),
-    "T27": _config("64x1", "512/16", 32, 1, 4, "mpea"),
-    "T28": _config("1x64", "1024/16", 32, 4, 4, "mpea"),
-    "T29": _config("4x4x4", "64/4", 0, 1, 1, "", bus=32),
-    "T30": _config("8x4x2", "32/4", 8, 2, 2, "mpea"),
-    "T31": _config("4x8x2", "64/8", 0, 2, 1, "pa"),
-    "T32": _config("8x8x2", "128/8", 16, 4, 2, "mpea"),
-    "T33": _config("8x8x4", "256/8", 16, 4, 4, "mpea", bus=128),
-    "T34": _config("16x8x2", "256/8", 32, 4, 2, "pea", bus=128),
-    "T35": _config("8x16x4", "512/8", 0, 8, 4, "mpea", bus=256),
-    "T36": _config("16x16x2", "512/16", 32, 8, 4, "mpea", bus=128),
-    "T37": _config("16x16x4", "1024/16", 64, 16, 8, "mpea", bus=256),
-    "H01": _config("8x8", "64/4", 16, 4, 2, "mpea"),
-    "H02": _config("16x8", "256/8", 16, 2, 4, "mpea"),
-    "H03": _config("6x6", "48/6", 6, 2, 1, "pe"),
-    "H04": _config("8x12", "128/8", 0, 3, 2, "mpea"),
-    "H05": _config("4x16", "64/4", 16, 4, 4, "pea"),
-    "H06": _config("16x4", "32/4", 8, 1, 1, ""),
-    "H07": _config("12x8", "192/6", 24, 6, 3, "mpea", bus=128),
-    "H08": _config("16x16", "256/8", 32, 4, 4, "mpea"),
-    "H09": _config("4x4", "64/4", 4, 1, 1, "mpea", bus=32, outstanding=8),
-    "H10": _config("4x4x2", "64/4", 8, 1, 1, "pa"),
-    "H11": _config("8x16x2", "256/8", 32, 4, 4, "mpea", bus=128),
-    "H12": _config("16x8x4", "512/16", 32, 8, 4, "mpea", bus=128),
+    "T01": _design("8x8", "32/4", 1, 2, 2, "mpea", stripe=16),
+    "T02": _design("4x4", "32/4", 0, 1, 1, "", bus=32, outstanding=1),
+    "T03": _design("4x8x2", "64/4", 1, 4, 2, "pa"),
+    "T04": _design("8x16", "64/4", 1, 2, 1, "pa", bus=32),
+    "T05": _design("4x4x4", "64/4", 0, 1, 1, "mp", bus=32),
+    "T06": _design("8x8", "256/8", 1, 4, 4, "mpea"),
+    "T07": _design("8x8x2", "64/4", 1, 8, 1, "", "a"),
+    "T08": _design("8x4", "64/4", 0, 1, 1, "e", bus=256, outstanding=16),
+    "T09": _design("4x8x4", "128/16", 1, 8, 4, "mpea"),
+    "T10": _design("16x8", "128/8", 0, 4, 1, "m", "a"),
+    "T11": _design("32x2", "128/8", 1, 1, 1, "m", "a"),
+    "T12": _design("2x32", "64/4", 0, 4, 1, "", "a"),
+    "T13": _design("4x16x4", "512/16", 1, 16, 4, "mpea", "am", bus=128),
+    "T14": _design("16x16", "512/16", 1, 16, 4, "mpea", "a"),
+    "T15": _design("4x4", "16384/4", 0, 1, 1, "", "m", bus=32),
+    "T16": _design("1x64", "1024/16", 1, 4, 1, "", "a"),
+    "T17": _design("16x16x4", "512/16", 0, 2, 1, "", "a"),
+    "T18": _design("64x1", "1024/16", 1, 1, 1, "", "ma", bus=32),
+    "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32),
+    "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }
-"""Configurations by name; T25 to T28 are presets: default, 16x16, two of the study. T29 to T37 and H10 to H12 have
-pixel lanes, 32 to 1,024 multipliers."""
+"""Designs by name, from 16 to 1,024 multipliers. T01, T06, T13 and T14 are presets."""
+BANKS_ALONE = [512, 8192]
+"""Words of banks whose halves were synthesised alone, of 16 bytes: no LUTs, or 8, as block RAMs get narrower. So far a
+bank's depth counts as measured."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration of the grid and what it takes, by block."""
+    """A configuration of the grid and what it takes, by block: of all blocks, or of those that were synthesised."""
 
     name: str
     config: Config
     blocks: Mapping[str, area.Resources]
+    apart: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all of its blocks."""
+        return self.blocks.keys() == blocks(self.config).keys()
 
     @property
     def total(self) -> area.Resources:
-        """All blocks together."""
+        """What was measured, together."""
         return area.total(self.blocks.values())
+
+    def error(self, resource: str, estimates: Mapping[str, float]) -> float:
+        """How far the estimates of its blocks are off: as a share of the whole accelerator, where a block that was not
+        measured counts with its estimate."""
+        measured: dict[str, float] = {block: getattr(taken, resource) for block, taken in self.blocks.items()}
+        return sum(estimates.values()) / sum({**estimates, **measured}.values()) - 1
 
 
 def records() -> dict[str, Any]:
@@ -147,31 +152,36 @@ def records() -> dict[str, Any]:
 def measure(names: Sequence[str], command: str) -> None:
     """Synthesise what is missing, and keep each result at once."""
     for name in names or GRID:
-        known, config = records(), GRID[name]
-        if name in known and known[name]["design"] == verilog_of(config)[1]:
-            continue
-        start = time.perf_counter()
-        netlist = synthesise(config, command)
-        hardware = {key: value for key, value in config.to_dict().items() if key != "memory"}
-        known = records() | {
-            name: {
-                "config": hardware,
+        config, blocks = GRID[name].config, GRID[name].blocks
+        design = verilog_of(config)[1]
+        for block in blocks or ("",):
+            known = records()
+            record = known.get(name, {})
+            if record.get("design") != design:
+                record = {"cells": {}}
+            if block in record["cells"] or (record["cells"] and not block):
+                continue
+            start = time.perf_counter()
+            netlist = synthesise(config, command, block=block)
+            record |= {
+                "config": {key: value for key, value in config.to_dict().items() if key != "memory"},
                 "config_hash": f"{config.hash:016x}",
                 "design": netlist.design,
                 "tool": netlist.tool,
                 "flags": FLAGS,
-                "cells": netlist.blocks,
+                "apart": bool(blocks),
             }
-        }
-        lines = [f" {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
-        write_atomically(DATA, "{\n" + ",\n".join(lines) + "\n}\n")
-        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+            record["cells"] |= {block: netlist.blocks[block]} if block else netlist.blocks
+            known[name] = record
+            lines = [f" {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]
+            write_atomically(DATA, "{\n" + ",\n".join(lines) + "\n}\n")
+            print(f"{name} {block}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def measured(role: str) -> list[Measured]:
     """The measured configurations whose name begins with ``role``."""
     return [
-        Measured(name, Config.from_dict(record["config"]), netlist_resources(record["cells"]))
+        Measured(name, Config.from_dict(record["config"]), netlist_resources(record["cells"]), record["apart"])
         for name, record in records().items()
         if name.startswith(role)
     ]
@@ -182,47 +192,85 @@ Coefficients = dict[str, dict[str, dict[str, float]]]
 
 
 def fitted(training: Sequence[Measured]) -> Coefficients:
-    """The coefficients that suit these configurations."""
+    """The coefficients that suit these configurations.
+
+    Of a whole accelerator the sum counts, and its blocks much less, as logic between two blocks is counted for either.
+    """
     coefficients: Coefficients = {}
-    for number, resource in enumerate(("lut", "ff")):
-        for block in sorted({name for m in training for name in m.blocks}):
-            rows = [(blocks(m.config)[block][number], m.blocks[block]) for m in training if block in m.blocks]
-            terms = np.array([[*term.values()] for term, _ in rows], float)
-            goal = np.array([getattr(cells, resource) for _, cells in rows], float)
-            values = np.round(_coefficients(terms, goal), 4).tolist()
-            coefficients.setdefault(block, {})[resource] = dict(zip(rows[0][0], values, strict=True))
+    for number, resource in enumerate(RESOURCES):
+        names = [(block, term) for block in BLOCKS for term in _sizes(training, block, number)]
+        rows, goals = [], []
+        for m in training:
+            terms = {block: blocks(m.config)[block][number] for block in m.blocks}
+            taken = {block: getattr(cells, resource) for block, cells in m.blocks.items()}
+            sums = [([block], 1 if m.apart else BLOCK_WEIGHT) for block in m.blocks]
+            for of, weight in sums if m.apart else [*sums, (list(m.blocks), 1)]:
+                goal = sum(taken[block] for block in of)
+                sizes = [terms[block][term] if block in of else 0 for block, term in names]
+                rows.append([weight * size / goal for size in sizes])
+                goals.append(weight)
+        values = np.round(_coefficients(np.array(rows, float), np.array(goals, float)), 4).tolist()
+        for (block, term), value in zip(names, values, strict=True):
+            coefficients.setdefault(block, {}).setdefault(resource, {})[term] = value
     return coefficients
+
+
+def _sizes(points: Sequence[Measured], block: str, number: int) -> area.Terms:
+    """The terms of a block that any of these have."""
+    return next((blocks(m.config)[block][number] for m in points if block in m.blocks), {})
+
+
+def estimates(config: Config, resource: str, coefficients: Coefficients) -> dict[str, float]:
+    """What the blocks take."""
+    number = RESOURCES.index(resource)
+    return {
+        block: sum(coefficients[block][resource][term] * size for term, size in terms[number].items())
+        for block, terms in blocks(config).items()
+    }
 
 
 def fit() -> None:
     """Fit the coefficients and write the model."""
     training, held_out = measured(TRAINING), measured(HELD_OUT)
-    quantities = [area.measured_quantities(m.config) for m in training + held_out]
-    ranges = {name: [min(q[name] for q in quantities), max(q[name] for q in quantities)] for name in quantities[0]}
+    found: dict[str, dict[str, list[int]]] = {}
+    for m in training + held_out:
+        for block, quantities in area.measured_quantities(m.config).items():
+            for name, value in quantities.items() if block in m.blocks else ():
+                found.setdefault(block, {}).setdefault(name, []).append(value)
+    found["memory"]["words of a bank"] += BANKS_ALONE
+    ranges = {
+        block: {name: [min(values), max(values)] for name, values in quantities.items()}
+        for block, quantities in found.items()
+    }
+    coefficients = fitted(training)
+    alone = left_out()
+    told = {
+        resource: max(
+            abs(m.error(resource, estimates(m.config, resource, of)))
+            for m, of in [*((m, coefficients) for m in training + held_out), *alone]
+        )
+        for resource in RESOURCES
+    }
     model: dict[str, Any] = {
         "part": "ECP5",
         "tool": sorted({record["tool"] for record in records().values()}),
         "flags": FLAGS,
         "training": len(training),
         "held_out": len(held_out),
-        "error": {"lut": 0.0, "ff": 0.0},
+        "error": {resource: ceil(1e4 * error) / 1e4 for resource, error in told.items()},
         "ranges": ranges,
-        "coefficients": fitted(training),
+        "coefficients": coefficients,
     }
-    for _ in range(2):  # the second time with the error, which the model itself tells
-        write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
-        area.forget()
-        for resource in model["error"]:
-            found = errors(training + held_out, resource) + left_out(resource)
-            model["error"][resource] = ceil(1e4 * max(map(abs, found))) / 1e4
+    write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
+    area.forget()
 
 
 def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Least squares of relative errors, drawn towards 1, none below 0."""
+    """Least squares, drawn towards 1, none below 0."""
     kept = list(range(terms.shape[1]))
     while True:
-        left = np.vstack([terms[:, kept] / goal[:, None], CERTAINTY * np.eye(len(kept))])
-        right = np.concatenate([np.ones(len(goal)), np.full(len(kept), CERTAINTY)])
+        left = np.vstack([terms[:, kept], CERTAINTY * np.eye(len(kept))])
+        right = np.concatenate([goal, np.full(len(kept), CERTAINTY)])
         found = np.linalg.lstsq(left, right, rcond=None)[0]
         if (found >= 0).all():
             break
@@ -233,12 +281,24 @@ def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
 
 
 def errors(points: Sequence[Measured], resource: str) -> list[float]:
-    """Estimate over measurement, less 1, of each."""
-    return [getattr(area.area_of(m.config), resource) / getattr(m.total, resource) - 1 for m in points]
+    """How far off the model is of each."""
+    return [
+        m.error(resource, {block: getattr(of, resource) for block, of in area.area_of(m.config).blocks.items()})
+        for m in points
+    ]
+
+
+def exact(points: Sequence[Measured]) -> list[bool]:
+    """Whether DSPs and block RAMs are."""
+    return [
+        all((estimate[block].dsp, estimate[block].bram) == (of.dsp, of.bram) for block, of in m.blocks.items())
+        for m in points
+        for estimate in [area.area_of(m.config).blocks]
+    ]
 
 
 def block_errors(points: Sequence[Measured], block: str, resource: str) -> list[float]:
-    """The same for one block of those that have it."""
+    """The error of one block of those that have it."""
     return [
         getattr(area.area_of(m.config).blocks[block], resource) / getattr(m.blocks[block], resource) - 1
         for m in points
@@ -246,20 +306,11 @@ def block_errors(points: Sequence[Measured], block: str, resource: str) -> list[
     ]
 
 
-def left_out(resource: str) -> list[float]:
-    """Per training configuration, the error of a fit to all others."""
+@cache
+def left_out() -> list[tuple[Measured, Coefficients]]:
+    """Each training configuration with the coefficients of a fit to all others."""
     training = measured(TRAINING)
-    number = ("lut", "ff").index(resource)
-    found = []
-    for m in training:
-        coefficients = fitted([other for other in training if other is not m])
-        estimate = sum(
-            coefficients[block][resource][term] * size
-            for block, terms in blocks(m.config).items()
-            for term, size in terms[number].items()
-        )
-        found.append(estimate / getattr(m.total, resource) - 1)
-    return found
+    return [(m, fitted([other for other in training if other is not m])) for m in training]
 
 
 def markdown() -> str:
@@ -276,31 +327,31 @@ def error_table() -> str:
         "|---|---|---|---|---|",
     ]
     for role, what in ((TRAINING, "training"), (HELD_OUT, "held out")):
-        if not (points := measured(role)):
-            continue
-        off = sum(any(pair) for pair in zip(errors(points, "dsp"), errors(points, "bram"), strict=True))
-        exact = f"off in {off}" if off else "equal in all"
-        lines.append(_error_row(what, errors(points, "lut"), errors(points, "ff"), exact))
-    lines.append(_error_row("training, each left out of the fit", left_out("lut"), left_out("ff"), "-"))
+        points = measured(role)
+        off = exact(points).count(False)
+        told = f"off in {off}" if off else "equal in all"
+        lines.append(_error_row(what, [errors(points, resource) for resource in RESOURCES], told))
+    alone = [[m.error(r, estimates(m.config, r, of)) for m, of in left_out()] for r in RESOURCES]
+    lines.append(_error_row("training, each left out of the fit", alone))
     points = measured(TRAINING) + measured(HELD_OUT)
     lines += [
-        _error_row(f"`{block}` alone", block_errors(points, block, "lut"), block_errors(points, block, "ff"), "-")
+        _error_row(f"`{block}` alone", [block_errors(points, block, resource) for resource in RESOURCES])
         for block in BLOCKS
     ]
     return "\n".join(lines)
 
 
-def _error_row(what: str, lut: Sequence[float], ff: Sequence[float], exact: str) -> str:
-    told = (f"{np.abs(found).mean():.1%}, {np.abs(found).max():.1%}" for found in (lut, ff))
-    return f"| {what} | {len(lut)} | {' | '.join(told)} | {exact} |"
+def _error_row(what: str, found: Sequence[Sequence[float]], exactly: str = "-") -> str:
+    told = (f"{np.abs(off).mean():.1%}, {np.abs(off).max():.1%}" for off in found)
+    return f"| {what} | {len(found[0])} | {' | '.join(told)} | {exactly} |"
 
 
 def range_table() -> str:
     """What was measured, from the least to the most."""
     ranges = json.loads(area.MODEL.read_text())["ranges"]
-    return "\n".join(
-        ["| quantity | measured |", "|---|---|", *(f"| {n} | {a} .. {b} |" for n, (a, b) in ranges.items())]
-    )
+    rows = [(block, *row) for block, quantities in ranges.items() for row in quantities.items()]
+    lines = ["| block | quantity | measured |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| `{block}` | {name} | {low} .. {high} |" for block, name, (low, high) in rows)])
 
 
 def preset_table() -> str:
@@ -319,8 +370,9 @@ def preset_table() -> str:
 def grid_table() -> str:
     """The measured configurations and the model's estimates."""
     lines = [
-        "| | lanes | depthwise | requantiser, vector | built | SRAM | bus | LUT | model | FF | model | DSP | BRAM |",
-        "|---" * 13 + "|",
+        "| | lanes | depthwise | requantiser, vector | built | SRAM | bus | synthesised |"
+        " LUT | model | FF | model | DSP | BRAM |",
+        "|---" * 14 + "|",
     ]
     for role in (TRAINING, HELD_OUT):
         points = measured(role)
@@ -331,7 +383,8 @@ def grid_table() -> str:
             lines.append(
                 f"| {m.name} | {shape} | {c.depthwise} |"
                 f" {c.requant_lanes}, {c.vector_lanes if c.vector else '-'} | {built} |"
-                f" {c.sram >> 10} KiB / {c.banks} | {c.bus} | {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
+                f" {c.sram >> 10} KiB / {c.banks} | {c.bus} | {', '.join(m.blocks) if m.apart else 'whole'} |"
+                f" {t.lut:,} | {lut:+.1%} | {t.ff:,} | {ff:+.1%} |"
                 f" {t.dsp} | {t.bram} |"
             )
     return "\n".join(lines)

@@ -95,15 +95,18 @@ def verilog_of(config: Config) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def synthesise(config: Config, command: str = "") -> Netlist:
+def synthesise(config: Config, command: str = "", *, block: str = "") -> Netlist:
     """Synthesise the whole accelerator, without place and route; takes minutes.
 
-    ``command``: what runs Yosys instead of `YOSYS`, given ``-q -p SCRIPT``. Raises `SynthesisError`.
+    ``command``: what runs Yosys instead of `YOSYS`, given ``-q -p SCRIPT``. ``block``: synthesise only this one, the
+    modules of all others are black boxes. Raises `SynthesisError`.
     """
     yosys = _yosys(command)
     text, design = verilog_of(config)
     lists = "; ".join(f"tee -q -o {cell}.txt select -list t:{cell}" for cell in CELLS)
-    script = f"read_verilog {TOP}.v; {NO_ELEMENTS}; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
+    others = [module for module in _modules(text) if block and block_of(module) != block]
+    boxes = "".join(f"blackbox \\{TOP}.{module}; " for module in others)
+    script = f"read_verilog {TOP}.v; {boxes}{NO_ELEMENTS}; {FLAGS}; {lists}; tee -q -o stat.json stat -json"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / f"{TOP}.v").write_text(text)
@@ -123,6 +126,11 @@ def synthesise(config: Config, command: str = "") -> Netlist:
     names = {cell: [path.partition("/")[2] for path in found] for cell, found in paths.items()}
     tool = re.match(r"Yosys [\w.+-]+", stat["creator"])
     return Netlist(names, design, tool[0] if tool else stat["creator"])
+
+
+def _modules(verilog: str) -> list[str]:
+    """The modules right below the top, by their names in it."""
+    return re.findall(rf"^module \\{TOP}\.([^\s.]+) ", verilog, re.MULTILINE)
 
 
 def block_of(cell: str) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.array import RADIX
-from dovetail.isa.timing.vector import table_lanes
+from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
 from dovetail.sw.errors import DovetailError
 
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
@@ -27,10 +28,10 @@ Terms = Mapping[str, float]
 BRAM_BITS = 36
 """Width of a block RAM of up to 512 words; a quarter of a byte enable's 9 bits each."""
 BRAM_ROWS = 512
-DISTRIBUTED_ROWS = 48
-"""Words of the largest memory of requantisation records that becomes distributed RAM."""
-DISTRIBUTED_TABLE = 8
-"""Bytes of the narrowest row with which a lane's look-up table becomes distributed RAM."""
+DISTRIBUTED_ROWS = 32
+"""Rows of the largest memory of requantisation records, or of a look-up table, that becomes distributed RAM."""
+DEEPEST_ROWS = 16 << 10
+"""Rows of a block RAM of one bit."""
 ACCUMULATOR_PORTS = 2
 REQUANTISER_DSPS = 4
 """Of a product of two 32-bit numbers."""
@@ -60,8 +61,7 @@ class Area(Resources):
     """The estimate for a whole accelerator.
 
     ``error``: the largest relative error of ``lut`` and ``ff`` in all configurations that were synthesised, of fits
-    that have not seen them too, and, where the hardware has changed since the fit, of those that were synthesised
-    again; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
+    that have not seen them too; ``dsp`` and ``bram`` are exact there. ``blocks``: by name, adding up to the whole.
     ``extrapolated``: one line per quantity that lies outside of what was measured; then the error is not known.
     """
 
@@ -104,36 +104,44 @@ def area_of(config: Config) -> Area:
         parts[name] = Resources(lut, ff, multipliers.get(name, 0), memories.get(name, 0))
     return Area(
         **asdict(total(parts.values())),
-        error=max(*model["error"].values(), *model.get("changed", {}).values()),
+        error=max(model["error"].values()),
         blocks=parts,
         extrapolated=tuple(_outside(config, model["ranges"])),
     )
 
 
-def measured_quantities(config: Config) -> dict[str, int]:
-    """The quantities by which a configuration is inside or outside the measured range."""
-    return {
-        "ic_lanes": config.ic_lanes,
-        "oc_lanes": config.oc_lanes,
-        "ic_lanes * oc_lanes": config.weight_bytes,
-        "multipliers of depthwise taps": config.macs_per_cycle * config.depth_conv,
-        "requant_lanes": config.requant_lanes,
-        "pixel_lanes": config.pixel_lanes,
-        "accumulators per requantiser lane": ceil_div(config.acc_lanes, config.requant_lanes),
-        "vector_lanes": config.vector_lanes if config.vector else 1,
-        "bus": config.bus,
-        "banks": config.banks,
-        "bytes of an SRAM word": config.word_bytes,
-        "banks * bytes of an SRAM word": config.banks * config.word_bytes,
-        "words of a bank": config.bank_bytes // config.word_bytes,
+def measured_quantities(config: Config) -> Mapping[str, Mapping[str, int]]:
+    """Per block that the accelerator has, the quantities by which it is inside or outside the measured range."""
+    words = _slots(config) * config.depthwise_sets * config.oc_lanes
+    made = {
+        "memory": {
+            "bus": config.bus,
+            "banks": config.banks,
+            "bytes of an SRAM word": config.word_bytes,
+            "banks * bytes of an SRAM word": config.banks * config.word_bytes,
+            "words of a bank": config.bank_bytes // config.word_bytes,
+        },
+        "array": {
+            "ic_lanes": config.ic_lanes,
+            "oc_lanes": config.oc_lanes,
+            "pixel_lanes": config.pixel_lanes,
+            "multipliers": config.macs_per_cycle,
+            "requant_lanes": config.requant_lanes,
+            "accumulators": config.acc_lanes,
+            "bytes of depthwise words": words * config.depth_conv,
+        },
     }
+    return made | ({"vector": {"vector_lanes": config.vector_lanes}} if config.vector else {})
 
 
-def _outside(config: Config, ranges: Mapping[str, list[int]]) -> Iterator[str]:
-    for name, value in measured_quantities(config).items():
-        low, high = ranges[name]
-        if not low <= value <= high:
-            yield f"{name} {value}: measured were {low}..{high}"
+def _outside(config: Config, ranges: Mapping[str, Mapping[str, list[int]]]) -> Iterator[str]:
+    for block, quantities in measured_quantities(config).items():
+        for name, value in quantities.items():
+            low, high = ranges[block][name]
+            if not low <= value <= high:
+                yield f"{name} {value}: measured were {low}..{high}"
+    if config.depth_conv and config.pixel_lanes > 1:
+        yield "DEPTH_CONV with pixel lanes: has changed since it was measured"
     for name in config.extensions:
         yield f"extension {name}: its stages are not counted; --measure counts them, in the vector unit"
 
@@ -155,10 +163,12 @@ def blocks(config: Config) -> Mapping[str, tuple[Terms, Terms]]:
 
 
 def dsps(config: Config) -> Mapping[str, int]:
-    """Per block, its 18 x 18 multipliers; the array's one more counts a tile's pixels."""
+    """Per block, its 18 x 18 multipliers, exact for lanes that are powers of two. One more of the array counts a tile's
+    pixels; with four pixel lanes or more, another one the words of DEPTH_CONV."""
     vector = config.vector_lanes * REQUANTISER_DSPS * (2 if config.elementwise else 1)
+    counts = 1 + (config.depth_conv and config.pixel_lanes > 2)
     return {
-        "array": config.macs_per_cycle + REQUANTISER_DSPS * config.requant_lanes + 1,
+        "array": config.macs_per_cycle + REQUANTISER_DSPS * config.requant_lanes + counts,
         "vector": vector * config.vector,
     }
 
@@ -173,7 +183,8 @@ def brams(config: Config) -> Mapping[str, int]:
         records = max(records * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * rows)
     page = ceil_div(max(config.bus, 64), BRAM_BITS) * ceil_div(2 * PAGE_BYTES // (max(config.bus, 64) // 8), BRAM_ROWS)
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
-    tables = config.vector_lanes if config.activation and table_lanes(config) < DISTRIBUTED_TABLE else 0
+    table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
+    tables = config.vector_lanes if config.activation and table else 0
     return {
         "control": page,
         "memory": config.banks * bank,
@@ -187,39 +198,54 @@ def _control(config: Config) -> tuple[Terms, Terms]:
     units = 3 + config.vector
     claims = units * config.banks  # of banks, held by each unit and compared with those of all others
     lut = {
-        "one": 3600,
-        "vector unit": 950 * config.vector,
-        "bus": config.bus,
+        "one": 3200,
+        "vector unit": 700 * config.vector,
+        "bus": 2 * config.bus,
         "claims of banks": 5 * claims * (units - 1),
     }
-    ff = {"one": 1100, "vector unit": 170 * config.vector, "bus": 3 * config.bus, "claims of banks": 3 * claims}
+    ff = {"one": 1500, "vector unit": 170 * config.vector, "bus": 2 * config.bus, "claims of banks": 2 * claims}
     return lut, ff
 
 
 def _memory(config: Config) -> tuple[Terms, Terms]:
-    word = config.word_bytes
-    vector = config.vector * config.vector_lanes * (4 if config.elementwise else 1)
-    read = 8 * (2 * word + vector + config.bus_bytes)  # ARRAY's two ports read whole words
-    writers = 2 + config.vector
-    written = (
-        1 << (max(config.bus_bytes, 4 * config.requant_lanes, vector) - 1).bit_length()
-    )  # bytes, by the widest of them
-    rows = 2 * config.banks  # an even and an odd one per bank
+    """LOAD and STORE; the SRAM's banks, and what brings bytes of any alignment to its readers and from its writers."""
+    word, banks, bits = config.word_bytes, config.banks, 8 * config.word_bytes
+    vector = _power(config.vector_lanes * (4 if config.elementwise else 1))
+    # Bytes of each reader and writer; the array's weights are whole words but for a matrix.
+    readers = [word, word, config.bus_bytes] + [vector] * config.vector
+    turned = [word] * (1 + config.matmul) + readers[2:]
+    writers = [config.bus_bytes, _power(4 * config.requant_lanes)] + [vector] * config.vector
+    rows = 2 * (config.bank_bytes // word // 2 - 1).bit_length()  # bits of a row in each half
+    where = rows + (word - 1).bit_length() + 1
     lut = {
-        "one": 1500,
-        "bits read x banks": read * config.banks,
-        "bytes of rows x writers": word * rows * writers,
-        "bits of the bus, rotated": 3 * config.bus * (config.bus_bytes - 1).bit_length(),
+        "one": 2000,
+        "bus": 5 * config.bus,
+        "bits of banks": bits * banks,
+        "bits read": sum(bits * banks - 8 * few for few in readers) / 3,
+        "bytes chosen": word * banks * len(readers),
+        "bits turned": sum(8 * few * (few - 1).bit_length() for few in turned + writers),
+        "bits written": (8 * max(writers) + 2 * word + where) * banks,
+        "deep banks": 2 * bits * banks * (_pieces(config) - 1) * 2 / 3,
     }
     ff = {
-        "one": 2000,
-        "bits of rows": 8 * word * rows,
-        "bits written x banks": 8 * written * config.banks,
-        "bytes of rows": word * rows,
-        "bits read": 2 * read,
-        "bus": 3 * config.bus,
+        "one": 1500,
+        "bus": 4 * config.bus,
+        "bits of banks": bits * banks * (1 + len(readers)),
+        "bits read": 8 * sum(readers),
+        "addresses": banks * (word + len(readers) * where + len(writers) * (2 * word + rows)),
+        "bits written": 8 * sum(writers) * banks,
     }
     return lut, ff
+
+
+def _power(number: int) -> int:
+    """The power of two that is no less."""
+    return 1 << (number - 1).bit_length()
+
+
+def _pieces(config: Config) -> int:
+    """Block RAMs that a bit of half a bank is spread over: a block RAM has that many rows of one bit."""
+    return ceil_div(config.bank_bytes // config.word_bytes // 2, DEEPEST_ROWS)
 
 
 def _array(config: Config) -> tuple[Terms, Terms]:
@@ -228,28 +254,49 @@ def _array(config: Config) -> tuple[Terms, Terms]:
     product = 17 if config.matmul else 16
     adders, registers = _tree(config, product)
     weights = config.weight_bytes * held
+    sums = 32 * config.acc_lanes
+    group = 8 * config.weight_sets * config.ic_lanes  # bits of a pixel that are kept for its turn
+    lanes, further = config.pixel_lanes, config.pixel_lanes - 1
+    slots, channels = _slots(config), 8 * config.oc_lanes * config.depth_conv
+    operands = held * (config.macs_per_cycle if config.depth_conv else lanes * config.ic_lanes)
     matrix = 8 * config.word_bytes * config.matmul
     lut = {
-        "one": 4000,
-        "requantiser lanes": 1200 * config.requant_lanes,
-        "accumulator bits": 4 * 32 * config.acc_lanes,
+        "one": 1400,
+        "offset bits": 80 * config.offset_bits,
+        "depthwise": 400 * config.depth_conv,
+        "pixel lanes": 2 * sums * (further > 0),
+        "requantiser lanes": 1050 * config.requant_lanes,
+        "accumulator bits": 3 * sums,
+        "picked accumulators": max(0, sums - 32 * config.requant_lanes) * 2 / 3,
         "adder bits": adders,
-        "pixel lanes": _gathered(config, held),
+        "input bits": 8 * config.word_bytes + held * lanes * config.ic_lanes * (1 + config.matmul),
+        "blocks of a group": lanes * 8 * config.ic_lanes * (config.weight_sets - 1) * 2 / 3,
         "weight sets": weights * _set_rows(config),
-        "depthwise bits": 5 * held * config.macs_per_cycle * config.depth_conv,
+        "depthwise operands": 2 * held * config.macs_per_cycle * config.depth_conv,
+        "depthwise words": channels * (4 + slots * (config.depthwise_sets - 1) * 2 / 3),
+        "matrix": 200 * config.matmul + 3 * matrix,
         "weight bits of a matrix": 1.5 * weights * config.matmul,
-        "matrix": 10 * matrix,
     }
     ff = {
-        "one": 3200,
-        "requantiser lanes": 1300 * config.requant_lanes,
-        "accumulator bits": 4 * 32 * config.acc_lanes,
-        "weight and product bits": 2 * weights + config.macs_per_cycle * product + registers,
-        "pixel lanes": _gathers(config, held),
-        "depthwise bits": 5 * held * config.macs_per_cycle * config.depth_conv,
-        "matrix": 4 * matrix,
+        "one": 1500,
+        "offset bits": 60 * config.offset_bits,
+        "depthwise": 300 * config.depth_conv,
+        "requantiser lanes": 1000 * config.requant_lanes,
+        "accumulator bits": 4 * sums,
+        "weight bits": 2 * weights,
+        "products": config.macs_per_cycle * product + registers,
+        "operands": operands,
+        "input bits": 8 * config.word_bytes + held * lanes * config.ic_lanes,
+        "pixels of a group": group * (further + lanes) * (further > 0),
+        "depthwise words": channels * slots * (2 * config.depthwise_sets + 1),
+        "matrix": 150 * config.matmul + 2 * matrix,
     }
     return lut, ff
+
+
+def _slots(config: Config) -> int:
+    """Words that a group of pixels of DEPTH_CONV needs at most."""
+    return (config.pixel_lanes - 1) * MAX_SLIDE + config.ic_lanes
 
 
 def _tree(config: Config, bits: int) -> tuple[int, int]:
@@ -264,22 +311,6 @@ def _tree(config: Config, bits: int) -> tuple[int, int]:
     return adders, registers
 
 
-def _gathered(config: Config, held: int) -> float:
-    """LUTs where the bytes of a group of pixels come together: multiplexers of its input blocks, two LUTs for a choice
-    of four; a matrix product's subtractors."""
-    if config.pixel_lanes == 1:
-        return 0
-    lanes = config.pixel_lanes * config.ic_lanes
-    return 8 * lanes * (config.weight_sets - 1) * 2 / 3 + held * lanes * config.matmul
-
-
-def _gathers(config: Config, held: int) -> int:
-    """Registers there: a group of pixels, all but one pixel of the next; two of an operand per further lane."""
-    further = config.pixel_lanes - 1
-    block = config.weight_sets * config.ic_lanes
-    return (8 * block * (further + config.pixel_lanes) if further else 0) + 2 * held * config.ic_lanes * further
-
-
 def _set_rows(config: Config) -> int:
     """Sixteens of rows of the memory of weights, distributed RAM: twice as many as there are sets, as some load while
     others are in use."""
@@ -289,6 +320,6 @@ def _set_rows(config: Config) -> int:
 
 def _vector(config: Config) -> tuple[Terms, Terms]:
     lanes, operands = config.vector_lanes, int(config.elementwise)
-    lut = {"one": 2700, "operands": 900 * operands, "lanes": 1100 * lanes, "operand lanes": 1800 * lanes * operands}
-    ff = {"one": 1400, "operands": 300 * operands, "lanes": 1200 * lanes, "operand lanes": 500 * lanes * operands}
+    lut = {"one": 1700, "operands": 500 * operands, "lanes": 1200 * lanes, "operand lanes": 1500 * lanes * operands}
+    ff = {"one": 1400, "operands": 500 * operands, "lanes": 1100 * lanes, "operand lanes": 500 * lanes * operands}
     return lut, ff
