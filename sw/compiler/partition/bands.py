@@ -39,6 +39,12 @@ def _has_window(node: ir.Node) -> TypeGuard[Window]:
     return isinstance(node, Window)
 
 
+def leaves_out(node: ir.Node) -> bool:
+    """Whether there may be rows of its operand that a node does not see."""
+    first, after = _reach(node, (0, 1))
+    return _has_window(node) and node.stride[0] > after - first
+
+
 def needed(graph: ir.Graph, nodes: Sequence[ir.Node], last: Rows) -> dict[str, Rows] | None:
     """Rows of each tensor that a cascade's nodes need for some rows of the last one's result; None where a window sees
     nothing but padding."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.partition.bands import Cascade, bands_of, is_local, needed
+from dovetail.sw.compiler.partition.bands import Cascade, bands_of, is_local, leaves_out, needed
 from dovetail.sw.network import ir
 
 BANDS = range(2, 9)
@@ -69,6 +69,7 @@ class _Chooser:
     def __init__(self, config: Config, graph: ir.Graph, links: Sequence[Link], traffic: Traffic) -> None:
         self.config, self.graph, self.links, self.traffic = config, graph, links, traffic
         self.local = [all(is_local(graph, node) for node in link.nodes) for link in links]
+        self.sparse = [any(leaves_out(node) for node in link.nodes) for link in links]
         self.readers: dict[str, list[int]] = {}
         for number, link in enumerate(links):
             for name in link.reads:
@@ -83,7 +84,11 @@ class _Chooser:
             for begin in range(end - 1, max(end - LONGEST, 0) - 1, -1):
                 if not self.local[begin]:
                     break
-                if begin < end - 1 and self._is_closed(begin, end) and (way := self._cascade(begin, end)):
+                if begin == end - 1 or not self._is_closed(begin, end):
+                    continue
+                if costs[begin] + self._least(begin, end) < min(way[0] for way in ways) and (
+                    way := self._cascade(begin, end)
+                ):
                     ways.append((costs[begin] + way[0], begin, way[1]))
             cost, begin, best = min(ways, key=itemgetter(0))
             costs.append(cost)
@@ -102,6 +107,12 @@ class _Chooser:
             if name in traffic.residents or name in traffic.outside or max(self.readers.get(name, [end])) >= end:
                 return False
         return True
+
+    def _least(self, begin: int, end: int) -> float:
+        """What no cascade of some steps costs less than. Where windows leave rows out, bands compute fewer of them."""
+        links = self.links[begin:end]
+        array = 0 if any(self.sparse[begin:end]) else sum(link.array for link in links)
+        return MARGIN * array + BANDS[0] * len(links) * OVERHEAD
 
     def _cascade(self, begin: int, end: int) -> tuple[float, Cascade] | None:
         """The cascade of the fewest bands that fit, and its cost."""
