@@ -372,10 +372,16 @@ class ArrayLoops(wiring.Component):
         m.d.comb += more.eq(~(onward & last_block))
 
         fetch = self.fetch
+        reads_last = Mux(begins_stripe, pixels_last, pixel_last)
+        width: Value = regs.TILE.width
+        if config.pixel_lanes > 1:  # of pixels, or of pairs
+            reads_last = Mux(operation.pairs, reads_last[1:], reads_last)
+            width = Mux(operation.pairs, width[1:], width)
         m.d.comb += [
             passing.clear.eq(operation.load),
             passing.begin.eq(opens & (to_old | ~operation.depthwise)),
-            passing.last.eq(Mux(begins_stripe, pixels_last, pixel_last)),
+            passing.last.eq(reads_last),
+            passing.pairs.eq(operation.pairs),
             passing.visits.eq(Mux(to_old, config.pixel_lanes, taps.blocks)),
             loads.clear.eq(operation.load),
             loads.start.eq(self.go),
@@ -465,6 +471,15 @@ class ArrayLoops(wiring.Component):
         moves, last_moves = passing.reads, passing.ends
         x_step: Value = regs.X_STEP
         old_row: Value = passing.group
+        if config.pixel_lanes > 1 or config.depth_conv:
+            x_step = Signal(config.offset_bits, reset_less=True)
+            step = regs.X_STEP
+            if config.pixel_lanes > 1:
+                step = Mux(operation.pairs, step << 1, step)
+            if config.depth_conv:
+                slid = regs.KX_STEP << (regs.MODE.slide == 2)
+                step = Mux(operation.depthwise & operation.slides, slid, step)
+            m.d.sync += x_step.eq(step)
         if config.depth_conv:
             m.submodules.words = slots = WordPass(config)
             wiring.connect(m, wiring.flipped(operation), slots.operation)
@@ -475,10 +490,6 @@ class ArrayLoops(wiring.Component):
                 words_passed.eq(slots.passed),
             ]
             moves, last_moves = moves | slots.moves, last_moves | slots.ends
-            x_step = Signal(config.offset_bits, reset_less=True)
-            m.d.sync += x_step.eq(
-                Mux(operation.depthwise & operation.slides, regs.KX_STEP << (regs.MODE.slide == 2), regs.X_STEP)
-            )
             # Rows of accumulators: one per visit of a pixel, a set per pixel lane.
             rows_before = Signal(6)
             old_lane = old_set[: exact_log2(config.pixel_lanes)]
@@ -490,7 +501,7 @@ class ArrayLoops(wiring.Component):
         ends_stripe = Signal()
         m.d.comb += [
             ends_stripe.eq(last_moves & last & ~old),
-            walk.width.eq(regs.TILE.width),
+            walk.width.eq(width),
             walk.restart.eq(operation.load),
             walk.step.eq(moves),
             walk.rewind.eq(last_moves & ~ends_stripe),

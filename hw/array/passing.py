@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.array import group_reads
 
 
 def pixel_bits(config: Config) -> int:
@@ -36,14 +37,16 @@ class PixelPass(wiring.Component):
         With ``begin``: number of the last pixel.
     visits
         With ``begin``: cycles in which an accumulator is visited.
+    pairs
+        A read has the input of two pixels; constant.
     visit
         The same of the window under way.
     busy
-        A group has its time: as many cycles as there are pixel lanes, or visits if these are more.
+        A group has its time: as many cycles as it reads, or visits if these are more.
     index
         Number of the cycle in the group's time.
     reads, ends
-        A pixel is read; it is the window's last.
+        A pixel is read, or a pair of them; it is the window's last.
     steps
         The group's accumulators are visited.
     group
@@ -61,6 +64,7 @@ class PixelPass(wiring.Component):
                 "begin": In(1),
                 "last": In(pixel_bits(config)),
                 "visits": In(range(self.most + 1)),
+                "pairs": In(1),
                 "visit": Out(range(self.most + 1)),
                 "busy": Out(1),
                 "index": Out(4),
@@ -95,17 +99,18 @@ class PixelPass(wiring.Component):
             return m
 
         reading = Signal()  # there are pixels to be read
+        share = Mux(self.pairs, group_reads(lanes, pairs=True), lanes)
         final = Signal(4)  # last cycle of a group's time
         done, ends_group, following = Signal(), Signal(), Signal(4)
         m.d.comb += [
-            self.reads.eq(reading & (self.index < lanes)),
+            self.reads.eq(reading & (self.index < share)),
             self.steps.eq(self.busy & (self.index < self.visit)),
             done.eq(self.ends | ~reading),
             ends_group.eq(self.index == final),
             following.eq(Mux(ends_group, 0, self.index + 1)),
         ]
         with m.If(self.begin):
-            longest = Mux(self.visits > lanes, self.visits, lanes)
+            longest = Mux(self.visits > share, self.visits, share)
             m.d.sync += [
                 reading.eq(1),
                 self.index.eq(0),
@@ -119,7 +124,7 @@ class PixelPass(wiring.Component):
                 m.d.sync += self.busy.eq(0)
         with m.If(self.clear):
             m.d.sync += [self.busy.eq(0), reading.eq(0), self.visit.eq(1)]
-        last_next = (following < lanes) & Mux(self.reads, pixel + 1 == last, at_last)
+        last_next = (following < share) & Mux(self.reads, pixel + 1 == last, at_last)
         m.d.sync += self.passed.eq(~self.busy | (ends_group & done) | ((following == final) & (done | last_next)))
         return m
 

@@ -50,9 +50,7 @@ class WindowReads(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.lanes = lanes = max(
-            config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes * config.depth_conv
-        )  # bytes of an access
+        self.lanes = lanes = config.input_bytes
         super().__init__(
             {
                 "valid": In(1),

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.given import MAX_LANES
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE, built
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
@@ -50,6 +50,8 @@ class ArrayOperation(wiring.Signature):
         Words of a weight set.
     slides
         The pixels of a depthwise convolution share words.
+    pairs
+        A read has the input of two pixels.
     load
         Pulse in the first of these cycles: take the starting values. At least two cycles before the operation works.
     """
@@ -70,6 +72,7 @@ class ArrayOperation(wiring.Signature):
                 "taps": Out(range(config.ic_lanes + 1)),
                 "rows": Out(range(config.weight_rows + 1)),
                 "slides": Out(1),
+                "pairs": Out(1),
                 "load": Out(1),
             }
         )
@@ -173,6 +176,12 @@ class ArrayRegisters(wiring.Component):
                             m.d.comb += [channels.eq(0), most_sets.eq(0)]
                 with m.If(regs.MODE.slide > MAX_SLIDE):
                     m.d.comb += most_sets.eq(0)
+        pairs = Signal()
+        if config.pixel_lanes > 1:
+            parted = regs.TILE.width[0] | regs.STRIPE.pixels[0] | regs.MODE.accumulate
+            m.d.comb += pairs.eq(regs.MODE.pairs & ~depthwise)
+            with m.If(pairs):
+                m.d.comb += most_sets.eq(Mux(parted | (regs.X_STEP >= PAIR_STEPS), 0, config.pair_sets))
 
         # 1: ends of the regions; sizes.
         regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
@@ -206,6 +215,7 @@ class ArrayRegisters(wiring.Component):
                 operation.taps.eq(taps),
                 operation.rows.eq(set_rows),
                 operation.slides.eq(slides),
+                operation.pairs.eq(pairs),
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
                 zero.eq(~Cat(sizes).all()),

@@ -1,5 +1,7 @@
 """The array unit: CONV, CONV_RELU, DEPTH_CONV and MAT_MUL."""
 
+from collections.abc import Sequence
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -13,7 +15,7 @@ from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters, most_vis
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.timing.array import gather, to_accumulator
 
 ROWS = 128
@@ -142,7 +144,7 @@ class ArrayCore(wiring.Component):
             m.d.comb += [
                 weights.step.eq(now.valid & ~now.old),
                 weights.index.eq(now.index),
-                multipliers.inputs.eq(self._gathered(m, window, came, steps[begins], operation)),
+                multipliers.inputs.eq(self._gathered(m, window, steps[arrives:], operation)),
             ]
         m.d.comb += weights.fetch.eq(Load(fetches))
         filled = delayed(m, "filled", loops.filled, settles - 1)
@@ -248,20 +250,33 @@ class ArrayCore(wiring.Component):
             inputs = Mux(operation.matrix, differences, inputs)
         return inputs
 
-    def _gathered(self, m: Module, window: WindowReads, came: Step, begins: Step, operation: ArrayOperation) -> Value:
+    def _gathered(self, m: Module, window: WindowReads, steps: Sequence[Step], operation: ArrayOperation) -> Value:
         """Inputs of a group of pixels: those of the block that a step takes. The pixels' bytes come one after the
-        other; when the last ones are there, all go where steps find them."""
+        other, the first with ``steps[0]``; when the last ones are there, all go where steps find them. Pairs of pixels
+        come in half the time. They wait before, so that they are there when single pixels would be."""
         config, zero_in = self.config, operation.regs.QUANT.zero_in
         lanes, operand = config.pixel_lanes, self.operand
-        size = config.weight_sets * config.ic_lanes
+        came, begins, waited = steps[0], steps[gather(config)], steps[lanes // 2]
+        size = 8 * config.weight_sets * config.ic_lanes
         coming = self._coming(window, zero_in)
-        before = Signal(8 * size * (lanes - 1), reset_less=True)
-        pixels = Signal(8 * size * lanes, reset_less=True)
-        for lane in range(lanes - 1):
-            with m.If(came.index == lane):
-                m.d.sync += before.word_select(lane, 8 * size).eq(coming)
-        with m.If(came.index == lanes - 1):
-            m.d.sync += pixels.eq(Cat(before, coming[: 8 * size]))
+        pairs = Signal()
+        m.d.sync += pairs.eq(operation.pairs)
+        pair = self._pair(m, coming, pairs, operation)
+        half = len(pair[0])
+
+        def one_of(single: Value, number: int) -> Value:
+            """The bytes of a pixel that comes alone, or of that number in the pair."""
+            return Cat(Mux(pairs, pair[number], single[:half]), single[half:size])
+
+        before = Signal(size * (lanes - 1), reset_less=True)
+        pixels = Signal(size * lanes, reset_less=True)
+        for lane in range(lanes - 2):
+            with m.If(Mux(pairs, waited.index == lane // 2, came.index == lane)):
+                m.d.sync += before.word_select(lane, size).eq(one_of(coming, lane % 2))
+        with m.If(came.index == lanes - 2):
+            m.d.sync += before[-size:].eq(coming)
+        with m.If(Mux(pairs, waited.index == lanes // 2 - 1, came.index == lanes - 1)):
+            m.d.sync += pixels.eq(Cat(before[:-size], one_of(before[-size:], 0), one_of(coming, 1)))
         block = Signal(8 * config.ic_lanes * lanes)
         with m.Switch(begins.index):
             for n in range(config.weight_sets):
@@ -277,6 +292,19 @@ class ArrayCore(wiring.Component):
         if config.matmul:
             inputs = Mux(operation.matrix, Cat(difference(block, n, zero_in, operand) for n in numbers), inputs)
         return inputs
+
+    def _pair(self, m: Module, coming: Value, pairs: Value, operation: ArrayOperation) -> tuple[Value, Value]:
+        """The bytes of two pixels, of those that came half as many cycles ago as there are pixel lanes."""
+        config = self.config
+        words = [
+            Signal(8 * config.pair_bytes, name=f"pair_{n}", reset_less=True) for n in range(config.pixel_lanes // 2)
+        ]
+        with m.If(pairs):
+            m.d.sync += [word.eq(before) for word, before in zip(words, [coming, *words], strict=False)]
+        apart = Signal(range(PAIR_STEPS))
+        m.d.sync += apart.eq(operation.regs.X_STEP)
+        half = 8 * config.pair_sets * config.ic_lanes
+        return words[-1][:half], (words[-1] >> (apart << 3))[:half]
 
 
 def _word(config: Config, step: Step, old: Value, lane: int) -> Value:

@@ -37,6 +37,9 @@ from dovetail.isa.config.given import (
 )
 from dovetail.isa.config.presets import PRESETS
 
+PAIR_STEPS = 8
+"""Bytes between two pixels whose input one read has: 0 to one less than this."""
+
 
 def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
@@ -252,6 +255,23 @@ class Config:
     def weight_sets(self) -> int:
         """Convolution weight blocks that the multipliers choose from at the same time."""
         return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, self.word_bytes // self.ic_lanes)
+
+    @property
+    def pair_sets(self) -> int:
+        """The most weight blocks held at the same time where a read has the input of two pixels: with more of them
+        than this pixels do not wait for reads, or a word is too short."""
+        return min(self.pixel_lanes - 1, (self.word_bytes - PAIR_STEPS + 1) // self.ic_lanes)
+
+    @property
+    def pair_bytes(self) -> int:
+        """Bytes of the input of two pixels that share a read, at most; 0 with one pixel lane."""
+        return self.pair_sets * self.ic_lanes + PAIR_STEPS - 1 if self.pixel_lanes > 1 else 0
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of a read of the input, at most."""
+        depthwise = self.depthwise_sets * self.oc_lanes * self.depth_conv
+        return max(self.weight_sets * self.ic_lanes, depthwise, self.pair_bytes)
 
     @property
     def depthwise_sets(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -155,6 +155,11 @@ def sets_of(op: Op, view: View) -> int:
     return view["KC", "group"] + 1
 
 
+def pairs_of(config: Config, op: Op, view: View) -> bool:
+    """Whether a read has the input of two pixels of an ARRAY operation."""
+    return config.pixel_lanes > 1 and not INSTRUCTIONS[op].depthwise and bool(view["MODE", "pairs"])
+
+
 def array_lanes(config: Config, op: Op, view: View) -> int:
     """Records per block of output channels in the weight stream of an ARRAY operation."""
     return config.oc_lanes * (sets_of(op, view) if INSTRUCTIONS[op].depthwise else 1)
@@ -229,7 +234,7 @@ def _rows(config: Config, op: Op, view: View) -> int:
 def _sets(config: Config, op: Op, view: View) -> int:
     """The most weight sets; 0 if the operation's MODE is wrong for any."""
     if not INSTRUCTIONS[op].depthwise:
-        return config.weight_sets
+        return config.pair_sets if pairs_of(config, op, view) else config.weight_sets
     if view["MODE", "slide"] > MAX_SLIDE or view["MODE", "extra"] >= config.oc_lanes:
         return 0
     return 1 if view["MODE", "extra"] else config.depthwise_sets
@@ -250,6 +255,9 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
         if INSTRUCTIONS[op].depthwise:
             yield Cause.TOO_LARGE, _rows(config, op, view) > config.stripe_rows
         yield Cause.TOO_LARGE, sets_of(op, view) > _sets(config, op, view)
+        if pairs_of(config, op, view):
+            odd = (view["TILE", "width"] | view["STRIPE", "pixels"] | view["MODE", "accumulate"]) % 2 != 0
+            yield Cause.TOO_LARGE, odd | (view["X_STEP"] >= PAIR_STEPS)
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
     outside = False
     for address, size in spaces:

@@ -6,8 +6,8 @@ block in the block's first, and ACCUMULATE demand. Old int32 values pass in wind
 steps. The results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
 
 With pixel lanes, that many pixels pass together. A window holds the weights of several input blocks. Of each pixel it
-reads the bytes that all of these need at once, a cycle per pixel; then the pixels meet the weights of one block per
-cycle. While they do, the next pixels are read.
+reads the bytes that all of these need at once, a cycle per pixel, or per two of them with MODE.pairs; then the pixels
+meet the weights of one block per cycle. While they do, the next pixels are read.
 """
 
 from collections.abc import Callable
@@ -152,13 +152,14 @@ def array_duration(
     last: int,
     accumulate: bool,
     matrix_rows: int = 0,
+    pairs: bool = False,
     free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step, ``pixels`` = height * width,
     ``blocks`` of output channels with ``last`` channels in the last. ``matrix_rows``: of a matrix product,
-    :func:`matrix_reads`. ``free``: see :class:`Free`.
+    :func:`matrix_reads`. ``pairs``: two pixels share a read. ``free``: see :class:`Free`.
     """
     (cycles,) = array_durations(
         machine_of(config),
@@ -170,9 +171,15 @@ def array_duration(
         widths=((blocks, last),),
         accumulate=accumulate,
         matrix_rows=matrix_rows,
+        pairs=pairs,
         free=free,
     )
     return cycles
+
+
+def group_reads(pixel_lanes: int, *, pairs: bool) -> int:
+    """Reads of the input of as many pixels as there are lanes."""
+    return pixel_lanes // (1 + pairs)
 
 
 @lru_cache(maxsize=65536)
@@ -187,11 +194,13 @@ def array_durations(
     widths: tuple[tuple[int, int], ...],
     accumulate: bool,
     matrix_rows: int = 0,
+    pairs: bool = False,
     free: Free = NOTHING,
 ) -> tuple[int, ...]:
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
     fill, requant = machine.to_accumulator - 1, machine.requant_lanes
     lanes, together, rows = machine.oc_lanes, machine.pixel_lanes, matrix_rows or machine.weight_rows
+    share = group_reads(together, pairs=pairs)
     words = -(-4 * lanes // machine.word_bytes) if accumulate else 0
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
@@ -202,7 +211,7 @@ def array_durations(
         """Cycles of a window: of pixels, each accumulator of which is visited for so many cycles, and of reads."""
         if free.steps:
             return loads
-        return max(-(-pixels // together) * max(together, visit), visit - 1 + ACCUMULATE, loads)
+        return max(-(-pixels // together) * max(share, visit), visit - 1 + ACCUMULATE, loads)
 
     before, last = steps_of_tap(kc, group)
     first = group if before else last

@@ -25,6 +25,7 @@ from dovetail.isa.instructions.checks import (
     failures,
     in_its_own_way,
     multiplier_of,
+    pairs_of,
     regions,
     sets_of,
     share_byte,
@@ -158,6 +159,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
         last=view["BLOCKS", "last"],
         accumulate=bool(view["MODE", "accumulate"]),
         matrix_rows=reads,
+        pairs=pairs_of(config, op, view),
         free=free,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.common.sizes import Count, ceil_div
+from dovetail.isa.common.sizes import Count, ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.instructions.table import Op
@@ -30,7 +30,8 @@ class ConvLayer:
     of the input channels for which they are not zero. ``repeats``: so many are added up in blocks with the output
     channels ``wide`` only, where one is not enough: by taps at the same place, or for depthwise layers by further
     instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns). ``sets``: of
-    weights of a depthwise layer that are held at the same time.
+    weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
+    :meth:`computed`.
     """
 
     height: int
@@ -54,6 +55,7 @@ class ConvLayer:
     wide: tuple[int, ...] = ()
     spot: tuple[int, int, int, int] = (0, 0, 0, 0)
     sets: int = 1
+    pairs: bool = False
 
     @property
     def separable(self) -> bool:
@@ -100,10 +102,15 @@ class ConvLayer:
         """Pixels whose sums share a row of accumulators."""
         return 1 if self.mode == "depthwise" else config.pixel_lanes
 
+    def computed(self, columns: Count) -> Count:
+        """Pixels of a row that the array computes: pairs of them are never parted, so there may be one more. It goes
+        where the next row begins, before that row's own; behind the last row it is dropped."""
+        return round_up(columns, 2) if self.pairs else columns
+
     def extent(self, rows: Count, columns: Count) -> Count:
         """What the array's cycles depend on of a tile's plane, as one number: the pixels; of depthwise layers, whose
         stripes are parts of rows, the number and the length of these."""
-        return rows * ROW + columns if self.mode == "depthwise" else rows * columns
+        return rows * ROW + columns if self.mode == "depthwise" else rows * self.computed(columns)
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""

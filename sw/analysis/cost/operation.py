@@ -17,6 +17,7 @@ from dovetail.isa.instructions.checks import (
     kernel_columns,
     lanes_of,
     multiplier_of,
+    pairs_of,
     sets_of,
     taps_at_once,
     weight_rows,
@@ -81,11 +82,6 @@ def _window_reads(offsets: Offsets, view: View, kh: int, column: np.ndarray, lan
     return offsets.reads((number, row), column, view["ORIGIN"], image, lanes)
 
 
-def input_lanes(config: Config) -> int:
-    """Bytes of a read of the input, at most."""
-    return max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes * config.depth_conv)
-
-
 def _depthwise(config: Config, op: Op, view: View) -> Counts:
     offsets = Offsets(config.offset_bits)
     together, sets, slide = taps_at_once(config, op, view), sets_of(op, view), view["MODE", "slide"]
@@ -104,7 +100,7 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
         words = offsets.grid((width, view["X_STEP"]), (together, kx))
     across = offsets.grid((steps, together * kx), (blocks, channels // multiplier_of(op, view)))
     column = (words[:, None] + across).ravel() % offsets.modulus
-    inputs = _window_reads(offsets, view, kh, column, Lanes(input_lanes(config), 1, view["IN_BYTES"]))
+    inputs = _window_reads(offsets, view, kh, column, Lanes(config.input_bytes, 1, view["IN_BYTES"]))
 
     visits = blocks * view.pixels * config.depthwise_visits(sets) * kh * steps
     old_words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
@@ -139,8 +135,9 @@ def _array(config: Config, op: Op, view: View) -> Counts:
 
     # A block of output channels walks over the same window as the one before.
     across = ceil_div(kc, held), held * config.ic_lanes
-    column = offsets.grid((width, view["X_STEP"]), (kw, view["KX_STEP"]), across)
-    window = Lanes(input_lanes(config), 1, view["IN_BYTES"])
+    shared = 1 + pairs_of(config, op, view)  # pixels of a read
+    column = offsets.grid((width // shared, shared * view["X_STEP"]), (kw, view["KX_STEP"]), across)
+    window = Lanes(config.input_bytes, 1, view["IN_BYTES"])
     inputs = _window_reads(offsets, view, kh, column, window) * blocks
 
     old_words = ceil_div(INT32_BYTES * channels, config.word_bytes) if view["MODE", "accumulate"] else 0

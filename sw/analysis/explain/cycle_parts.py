@@ -16,9 +16,27 @@ from operator import itemgetter
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import INDEX, View, channels_of, input_blocks, multiplier_of, sets_of, weight_rows
+from dovetail.isa.instructions.checks import (
+    INDEX,
+    View,
+    channels_of,
+    input_blocks,
+    multiplier_of,
+    pairs_of,
+    sets_of,
+    weight_rows,
+)
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
-from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, Free, matrix_reads, steps_of_tap, to_accumulator
+from dovetail.isa.timing.array import (
+    ACCUMULATE,
+    DRAIN,
+    NOTHING,
+    Free,
+    group_reads,
+    matrix_reads,
+    steps_of_tap,
+    to_accumulator,
+)
 from dovetail.isa.timing.depthwise import Depthwise
 from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.operations import duration, rules_of
@@ -134,12 +152,13 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     records = lanes
     together = config.pixel_lanes
+    share = group_reads(together, pairs=pairs_of(config, op, view))
     if free.weights:
         rows = records = 0
 
     def passing(pixels: int, visit: int) -> int:
         """Cycles of so many pixels, each of which meets the weights of ``visit`` input blocks."""
-        return 0 if free.steps else ceil_div(pixels, together) * max(together, visit)
+        return 0 if free.steps else ceil_div(pixels, together) * max(share, visit)
 
     def least(visit: int) -> int:
         """Cycles of a window at least."""

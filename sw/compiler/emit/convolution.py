@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena, check_padding
@@ -19,7 +19,7 @@ from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, sets_of, stripe_of
+from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, has_pairs, sets_of, stripe_of
 from dovetail.sw.network import ir
 
 MAX_SLOTS = 64
@@ -64,7 +64,7 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
         node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
         spot=spot,
     )  # fmt: skip
-    return replace(layer, sets=sets_of(config, layer))
+    return replace(layer, sets=sets_of(config, layer), pairs=has_pairs(config, layer))
 
 
 def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
@@ -397,6 +397,9 @@ class ConvCode:
         spot = run.adds and layer.apart
         row, column = (layer.spot[0] * layer.dilation[0], layer.spot[2] * layer.dilation[1]) if spot else (0, 0)
         geometry = self.spot if spot else self.repeated if run.repeated and not layer.apart else self.geometry
+        beside = self.target.sram is None or area.columns == layer.out_width  # rows of results
+        pairs = layer.pairs and not run.adds and layer.stride[1] * pixel < PAIR_STEPS
+        pairs = pairs and (beside or area.columns % 2 == 0)
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
@@ -410,7 +413,9 @@ class ConvCode:
             "PAD_TOP": pad_top - row,
             "PAD_LEFT": (pad_left - column) * pixel,
             "GEOMETRY": geometry,
-            "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=area.columns),
+            "TILE": pack(
+                Unit.ARRAY, "TILE", height=area.rows, width=layer.computed(area.columns) if pairs else area.columns
+            ),
             "QUANT": self.quant,
             "OUT_ADDR": 0,
             "OUT_BYTES": out_bytes,
@@ -436,6 +441,7 @@ class ConvCode:
                 accumulate=int(run.adds),
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
                 slide=layer.slide,
+                pairs=int(pairs),
             ),
         }
         if self.matrix:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div, round_up
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
 from dovetail.sw.compiler.emit.arena import Runs
@@ -226,7 +226,7 @@ def _first_banks(free: Runs, groups: tuple[int, int, int]) -> tuple[int, int, in
 def longest_stripe(config: Config, layer: ConvLayer) -> int:
     """The most pixels of a stripe."""
     if layer.mode != "depthwise":
-        return config.stripe
+        return config.stripe - (config.stripe % 2 if layer.pairs else 0)
     return config.stripe_rows // config.depthwise_visits(layer.sets)
 
 
@@ -250,6 +250,23 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
         return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
 
     return min(range(1, min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes) + 1), key=cycles)
+
+
+@lru_cache(maxsize=4096)
+def has_pairs(config: Config, layer: ConvLayer) -> bool:
+    """Whether a read can have the input of two pixels, and the layer takes fewer cycles if it does."""
+    if layer.mode != "conv" or layer.terms > 1 or config.pixel_lanes == 1 or config.stripe == 1:
+        return False
+    near = layer.stride[1] * layer.channels < PAIR_STEPS
+    if not near or layer.kc(config, layer.channels) > config.pair_sets:
+        return False
+
+    def cycles(some: ConvLayer) -> int:
+        extent = some.extent(layer.out_height, layer.out_width)
+        stripe = equal_stripe(config, some, extent)
+        return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
+
+    return cycles(replace(layer, pairs=True)) < cycles(layer)
 
 
 @lru_cache(maxsize=65536)
@@ -374,6 +391,7 @@ class _Steps(TypedDict):
     kc: int
     group: int
     matrix_rows: int
+    pairs: bool
 
 
 def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool = False) -> _Steps:
@@ -384,6 +402,7 @@ def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool
         "kc": layer.kc(config, in_channels),
         "group": layer.together(config, in_channels),
         "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
+        "pairs": layer.pairs and in_channels == layer.channels,
     }
 
 

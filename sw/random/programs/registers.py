@@ -2,8 +2,9 @@
 
 import random
 
+from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.given import BUS_WIDTHS, PIXEL_LANES, ConfigError, MemoryTiming
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.instructions.checks import (
     View,
     array_lanes,
@@ -11,6 +12,7 @@ from dovetail.isa.instructions.checks import (
     claim,
     has,
     lanes_of,
+    pairs_of,
     stream_words,
     weight_rows,
     weight_sets,
@@ -211,6 +213,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "accumulate": int(rng.random() < 0.2),
         "extra": rng.choice((0, 0, rng.randint(0, 7))),
         "slide": 0,
+        "pairs": int(rng.random() < 0.3 and config.stripe > 1),
     }
     multiplier = 1
     row = INSTRUCTIONS[op]
@@ -219,7 +222,11 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         mode["slide"] = rng.choice((0, 1, 1, 2))
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
-    most = config.weight_sets
+    paired = pairs_of(config, op, View(unit, sequence(unit, values)))
+    if paired:
+        mode["accumulate"] = 0
+        values["MODE"] = pack(unit, "MODE", **mode)
+    most = config.pair_sets if paired else config.weight_sets
     if row.depthwise:
         most = min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes)
     sets = rng.randint(1, 1 if multiplier > 1 else most) if most > 1 else 1
@@ -238,6 +245,9 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     else:
         read = max(1, kc * config.ic_lanes - rng.randint(0, config.ic_lanes - 1))
     values |= _window(rng, config, unit, read, kh, kw)
+    if paired:
+        height, width = values["TILE"] & 0xFFFF, values["TILE"] >> 16
+        values["TILE"] = pack(unit, "TILE", height=height, width=round_up(width, 2))
     item = 4 if mode["int32"] or mode["accumulate"] else 1  # accumulation reads int32 slots whatever it writes
     _output(rng, config, unit, values, count, last, lanes, item)
     values["KC"] = pack(unit, "KC", blocks=kc, group=sets - 1)
@@ -257,6 +267,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     }
     values |= _matrix(rng, config, kh * kw * kc * config.ic_lanes, channels)
     _spoil(rng, values)
+    if paired:
+        values |= {"X_STEP": rng.randrange(PAIR_STEPS), "STRIPE": round_up(min(values["STRIPE"], stripe - 1), 2)}
     return values
 
 

@@ -211,6 +211,7 @@ class Layer:
     extra: int = 0
     sets: int = 1
     slide: int = 0
+    pairs: int = 0
     transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
@@ -271,6 +272,7 @@ class Layer:
                 accumulate=self.accumulate,
                 extra=self.extra if depthwise else 0,
                 slide=self.slide if depthwise else 0,
+                pairs=self.pairs,
             ),
             "B_ADDR": 3 * bank + 7,
             "B_BYTES": min(rows_b * pitch_b, bank - 7),
@@ -378,6 +380,16 @@ FAULTS = {
 }
 
 
+PAIR_FAULTS = {
+    "too far apart": {"X_STEP": 8},
+    "far away": {"X_STEP": 1 << 31},
+    "parted by a row": {"TILE": 1 | 3 << 16},
+    "parted by a stripe": {"STRIPE": 3},
+    "old values": {"MODE": 1 << 10 | 1 << 2},
+}
+"""What pairs of pixels cannot be."""
+
+
 def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
     """A layer of random size, most often with some registers that make no sense."""
     ops = [Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.DEPTH_CONV, Op.MAT_MUL, Op.MAT_MUL]
@@ -400,8 +412,13 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         extra=rng.choice([0, 0, rng.randrange(min(8, config.oc_lanes))]),
         sets=rng.randint(1, max(4, config.depthwise_sets)),
         slide=rng.choice([0, 1, 1, 2]),
+        pairs=int(rng.random() < 0.3),
         transposed=rng.randint(0, 1),
     )
+    if paired := layer.pairs and op != Op.DEPTH_CONV and config.pixel_lanes > 1:
+        layer.tile = layer.tile[0], layer.tile[1] + layer.tile[1] % 2
+        layer.group, layer.accumulate = rng.randrange(config.pair_sets), 0
+        layer.stripe = rng.choice([2, rng.randint(1, config.stripe // 2) * 2])
     values = layer.registers(config)
     bank = config.bank_bytes
     changes = {"QUANT": rng.randrange(WRAP), "B_FORM": rng.getrandbits(8) | layer.transposed << 8}
@@ -415,6 +432,8 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
             changes[name] = rng.randint(1, values[name])
         else:
             changes[name] = rng.choice([values[name] + rng.randint(-3, 3), rng.randint(-200, 200), rng.randrange(WRAP)])
+    if paired and rng.random() < 0.95:
+        changes["X_STEP"] = rng.randrange(8)
     layer.changes = changes
     return op, layer.registers(config)
 
@@ -580,6 +599,32 @@ def test_pixel_lanes(lanes: int) -> None:
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
         assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2), (2, 3, 4), (1, 2, 8), (4, 4, 4)])
+def test_pairs(shape: tuple[int, int, int]) -> None:
+    """Two pixels of a read: every distance, groups that are full and that are not, padding on both sides."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=oc, sram="32 KiB", banks=4)
+    most = config.pair_sets
+    layers = [
+        Layer(kc=2 * most + 1, group=most - 1, tile=(2, 6), pad=1, kernel=(3, 2), pairs=1, changes={"X_STEP": step})
+        for step in range(8)
+    ]
+    layers += [
+        Layer(tile=(3, 2 * lanes + 2), stripe=2 * lanes + 2, blocks=2, last=1, pairs=1, changes={"X_STEP": 3}),
+        Layer(tile=(1, 2), kc=most, group=most - 1, pairs=1, int32=1, changes={"X_STEP": 1, "ROW_BYTES": 3}),
+        Layer(op=Op.MAT_MUL, tile=(4, 4), kc=most, group=most - 1, stripe=4, pairs=1, changes={"X_STEP": 7}),
+        Layer(op=Op.DEPTH_CONV, kernel=(2, 2), tile=(3, 3), accumulate=1, pairs=1),
+    ]
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for changes in (*PAIR_FAULTS.values(), {"KC": 1 | most << 16}):
+        cases.append((Op.CONV, Layer(tile=(1, 2), pairs=1, changes=changes).registers(config), image(config, 0)))
+    outcomes = simulate(config, cases)
+    causes = [Cause.NONE] * len(layers) + [Cause.TOO_LARGE] * (len(PAIR_FAULTS) + 1)
+    for case, outcome, cause in zip(cases, outcomes, causes, strict=True):
+        assert outcome.cause == cause
         outcome.compare(config, *case)
 
 

@@ -40,7 +40,8 @@ def legal(op: Op, **changes: int) -> View:
 
 
 def array_mode(**fields: int) -> int:
-    return pack(Unit.ARRAY, "MODE", **{"rounding": 0, "int32": 0, "accumulate": 0, "extra": 0, "slide": 0} | fields)
+    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs")
+    return pack(Unit.ARRAY, "MODE", **dict.fromkeys(names, 0) | fields)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
@@ -150,6 +151,35 @@ def test_depthwise_stripes_have_rows_for_all_sets(sets: int, pixels: int) -> Non
 
 def test_slides_go_to_two() -> None:
     assert check(CONFIG, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, MODE=array_mode(slide=3))) == Cause.TOO_LARGE
+
+
+@pytest.mark.parametrize("op", [Op.CONV, Op.CONV_RELU, Op.MAT_MUL])
+@pytest.mark.parametrize(("pixel_lanes", "sets"), [(2, 1), (4, 3)])
+def test_pairs_of_pixels(op: Op, pixel_lanes: int, sets: int) -> None:
+    """What a read has of two pixels: of few weight sets, pixels that are near, in a row and in a stripe."""
+    config = CONFIG.replace(pixel_lanes=pixel_lanes, ic_lanes=2, stripe=40)
+    assert config.pair_sets == sets
+    tile = pack(Unit.ARRAY, "TILE", height=3, width=4)
+    kc = pack(Unit.ARRAY, "KC", blocks=9, group=sets - 1)
+    pairs = array_mode(pairs=1)
+
+    def found(mode: int, **changes: int) -> Cause:
+        return check(
+            config, op, legal(op, **{"MODE": mode, "TILE": tile, "KC": kc, "STRIPE": 6, "X_STEP": 7} | changes)
+        )
+
+    assert found(pairs) == Cause.NONE
+    for changes in (
+        {"KC": pack(Unit.ARRAY, "KC", blocks=9, group=sets)},
+        {"TILE": pack(Unit.ARRAY, "TILE", height=4, width=3)},
+        {"STRIPE": 5},
+        {"X_STEP": 8},
+        {"X_STEP": 1 << 31},
+    ):
+        assert (found(pairs, **changes), found(0, **changes)) == (Cause.TOO_LARGE, Cause.NONE)
+        single = legal(op, MODE=pairs, **changes | {"KC": 1})
+        assert check(CONFIG, op, single) == Cause.NONE  # with one pixel lane the bit counts nowhere
+    assert found(array_mode(pairs=1, accumulate=1)) == Cause.TOO_LARGE
 
 
 def test_division_needs_a_count() -> None:

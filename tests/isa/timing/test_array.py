@@ -28,6 +28,8 @@ CONFIGS = (
     Config(ic_lanes=64, oc_lanes=1),
     Config(ic_lanes=1, oc_lanes=64, requant_lanes=3),
     Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),
+    Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2),
+    Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, stripe=22),
 )
 
 
@@ -36,22 +38,24 @@ def window_by_window(
     *,
     taps: int,
     kc: int,
+    group: int = 1,
     pixels: int,
     stripe: int,
     blocks: int,
     last: int,
     accumulate: bool,
     matrix_rows: int = 0,
+    pairs: bool = False,
     free: Free = NOTHING,
 ) -> int:
     """The same rule, without a shortcut."""
-    lanes = config.oc_lanes
-    steps = taps * kc
+    lanes, together = config.oc_lanes, config.pixel_lanes
+    held = [min(group, kc - first) for first in range(0, kc, group)] * taps
+    reads = together // 2 if pairs else together
     rows = 0 if free.weights else matrix_rows or config.weight_rows
-    least = 0 if free.steps else ACCUMULATE
     words = ceil_div(4 * lanes, config.word_bytes)
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
-    time = CHECK + 1 + max(rows, least)
+    time = CHECK + 1 + max(rows * held[0], 0 if free.steps else ACCUMULATE)
     buffers = [time, time]
     drained = settled = time
     for block in range(blocks):
@@ -60,11 +64,14 @@ def window_by_window(
         for n, size in enumerate(sizes):
             time = max(time, buffers.pop(0))
             if accumulate and not free.steps:
-                time = max(time, settled) + words * max(size, ACCUMULATE)
-            for step in range(steps):
-                more = not (last_block and n == len(sizes) - 1 and step == steps - 1)
+                time = max(time, settled) + words * max(ceil_div(size, together) * together, together - 1 + ACCUMULATE)
+            for step, visit in enumerate(held):
+                more = not (last_block and n == len(sizes) - 1 and step == len(held) - 1)
+                following = held[(step + 1) % len(held)]
                 records = lanes if n == 0 and step == 0 and not free.weights else 0
-                time += max(0 if free.steps else size, rows * more + records, least)
+                passing = 0 if free.steps else ceil_div(size, together) * max(reads, visit)
+                least = 0 if free.steps else visit - 1 + ACCUMULATE
+                time += max(passing, rows * following * more + records, least)
             drained = max(drained, time + to_accumulator(config) - 1) + (0 if free.results else size * groups)
             buffers.append(drained + 1)
             settled = drained + SETTLE
@@ -72,7 +79,10 @@ def window_by_window(
 
 
 def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
+    pairs = config.pixel_lanes > 1 and rng.random() < 0.5
     return {
+        "pairs": pairs,
+        "group": rng.randint(1, config.pair_sets if pairs else config.weight_sets),
         "taps": rng.choice([1, 1, 2, 9]),
         "kc": rng.choice([1, 1, 2, 5]),
         "pixels": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)]),
@@ -84,7 +94,7 @@ def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic_lanes}x{c.oc_lanes}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.ic_lanes}x{c.oc_lanes}x{c.pixel_lanes}")
 def test_fast_forward(config: Config) -> None:
     rng = random.Random(config.macs_per_cycle)
     for _ in range(300):
@@ -101,6 +111,17 @@ def test_fast_forward_with_something_free(free: Free) -> None:
             cycles = array_duration(config, **shape, free=free)
             assert cycles == window_by_window(config, **shape, free=free), shape
             assert cycles <= array_duration(config, **shape), shape
+
+
+@pytest.mark.parametrize(("shape", "group", "cycles"), [((4, 8, 2), 1, 256), ((4, 8, 4), 3, 384), ((8, 32, 4), 2, 256)])
+def test_pairs_by_hand(shape: tuple[int, int, int], group: int, cycles: int) -> None:
+    """512 pixels, a step more: so many cycles if a read has two pixels; else one for each pixel."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes)
+    step: dict[str, Any] = {"kc": group, "group": group, "pixels": 512, "stripe": 64, "blocks": 1, "last": oc}
+    for pairs, more in ((True, cycles), (False, 512)):
+        two, three = (array_duration(config, taps=taps, accumulate=False, pairs=pairs, **step) for taps in (20, 21))
+        assert three - two == more
 
 
 def test_huge_shape_takes_no_time() -> None:

@@ -70,6 +70,7 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     rows, records = (0, 0) if free.weights else (rows, lanes)
     together = config.pixel_lanes
+    reads_of_group = together // 2 if view["MODE", "pairs"] and together > 1 else together
     lines, pixels = 1, view["TILE", "height"] * view["TILE", "width"]
     if depthwise:
         lines, pixels = view["TILE", "height"], view["TILE", "width"]
@@ -94,7 +95,7 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
             found["partial_sums"] += words * max(ceil_div(size, together) * together, together - 1 + ACCUMULATE)
         found["requantise"] += begin - time
         for step, visit in enumerate(steps):
-            passing = depthwise.passing(size) if depthwise else ceil_div(size, together) * max(together, visit)
+            passing = depthwise.passing(size) if depthwise else ceil_div(size, together) * max(reads_of_group, visit)
             passing = 0 if free.steps else passing
             least = 0 if free.steps else ACCUMULATE if depthwise else visit - 1 + ACCUMULATE
             reads = records if number == step == 0 else 0
@@ -155,7 +156,8 @@ def test_lanes_one_by_one(seed: int) -> None:
         idle = (groups * together - pixels) * steps * len(blocks)
         assert parts.get("pixel_lanes", 0) == ceil_div(idle, together)
         held = [min(view["KC", "group"] + 1, n) for n in range(view["KC", "blocks"], 0, -view["KC", "group"] - 1)]
-        waits = sum(max(together - visit, 0) for visit in held)
+        reads = together // 2 if view["MODE", "pairs"] and together > 1 else together
+        waits = sum(max(reads - visit, 0) for visit in held)
         assert parts.get("input_reads", 0) == waits * view.taps * groups * len(blocks)
 
 
