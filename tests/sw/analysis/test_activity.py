@@ -31,11 +31,13 @@ def timeline_of(config: Config, seed: int, count: int = 12) -> Timeline:
     return time_program(config, words, address=program.program, base=program.base, memory_bytes=len(program.memory))
 
 
-def window(view: View, lanes: int, item: int, limit: int, taps: tuple[int, int], step: int, blocks: int) -> int:
-    """Reads of the window walk, one by one."""
+def window(
+    view: View, lanes: int, item: int, limit: int, taps: tuple[int, int], step: int, blocks: int, shared: int = 1
+) -> int:
+    """Reads of the window walk, one by one; a read has so many pixels."""
     made = 0
     for oy in range(view["TILE", "height"]):
-        for ox in range(view["TILE", "width"]):
+        for ox in range(0, view["TILE", "width"], shared):
             for block in range(blocks):
                 for ky in range(taps[0]):
                     for kx in range(taps[1]):
@@ -176,7 +178,8 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     steps, passes = taps[0] * taps[1] * view["KC", "blocks"], sum(sizes) * count
     old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
     rows = config.weight_rows
-    made = count * window(view, bytes_, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap)
+    shared = 2 if view["MODE", "pairs"] and together > 1 else 1
+    made = count * window(view, bytes_, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap, shared)
     weights = streamed(config, view, lanes, 0 if op == Op.MAT_MUL else steps * rows, len(sizes))
     if op == Op.MAT_MUL:
         wide = -(-lanes // config.word_bytes)
