@@ -123,10 +123,27 @@ class MultiplierArray(wiring.Component):
                 total = (total + value)[:SUM]
             return total
         bits = product_bits(self.config) + ceil_log2(terms)
-        total = Const(0, signed(SUM))
-        for value in values:
-            total = (total + value[:bits].as_signed())[:SUM].as_signed()
-        return total
+        sums = [value[:bits] for value in values]
+        if len(sums) > 1:
+            sums = [self._plus(sums[n : n + 2]) for n in range(0, len(sums), 2)]
+        while len(sums) > 1:
+            sums = [self._plus_apart(sums[n : n + 2]) for n in range(0, len(sums), 2)]
+        return (sums[0].as_signed() + Const(0, signed(SUM)))[:SUM]
+
+    @staticmethod
+    def _plus(values: list[Value]) -> Value:
+        """Sum of one or two signed values, a bit wider than they are."""
+        wider = [Cat(value, value[-1]) for value in values]
+        return sum(wider, Const(0))[: len(wider[0])]
+
+    @staticmethod
+    def _plus_apart(values: list[Value]) -> Value:
+        """The same of sums. Synthesis would make one sum of all, by carry-save adders, which take two LUTs a bit where
+        a carry chain takes one. It does not see sums behind signs that are flipped, which makes them unsigned."""
+        if len(values) == 1:
+            return MultiplierArray._plus(values)
+        one, other = (Cat(value[:-1], ~value[-1]) for value in values)
+        return (Cat(one, Const(1, 1)) + other)[: len(one) + 1]
 
 
 class Accumulator(wiring.Component):
@@ -145,8 +162,8 @@ class Accumulator(wiring.Component):
     enters, leaves
         A visit of a row begins or ends. In a visit terms are added in consecutive cycles. From its end to the next
         visit of the row there are at least ACCUMULATE = 3 cycles.
-    term
-        What to add, SUM bits a channel, ``TERM`` cycles later.
+    term, old
+        What to add, SUM bits a channel, ``TERM`` cycles later: of each channel one of the two is zero.
     drain_row
         Row to read.
     drained
@@ -171,6 +188,7 @@ class Accumulator(wiring.Component):
                 "enters": In(1),
                 "leaves": In(1),
                 "term": In(SUM * config.acc_lanes),
+                "old": In(SUM * config.acc_lanes),
                 "drain_row": In(range(rows)),
                 "drained": Out(SUM * config.acc_lanes),
             }
@@ -185,17 +203,20 @@ class Accumulator(wiring.Component):
         row = delayed(m, "row", self.row, 2)
         first, enters = delayed(m, "first", self.first, 1), delayed(m, "enters", self.enters, 1)
         leaves = delayed(m, "leaves", self.leaves, 2)
-        held, term = (Signal(width, name=name, reset_less=True) for name in ("held", "term"))
+        held, term, given = (Signal(width, name=name, reset_less=True) for name in ("held", "term_now", "old_now"))
         old = read_row(m, cells, name="old", addr=self.row, en=self.valid, platform=platform)
         sums = Signal(width)
         m.d.comb += sums.eq(
-            Cat((held.word_select(n, SUM) + term.word_select(n, SUM))[:SUM] for n in range(self.config.acc_lanes))
+            Cat(
+                (held.word_select(n, SUM) + (term.word_select(n, SUM) | given.word_select(n, SUM)))[:SUM]
+                for n in range(self.config.acc_lanes)
+            )
         )
         begins = Mux(first[1], 0, old)
         if self.config.weight_sets > 1:
             begins = Mux(enters[1], begins, sums)
         with m.If(valid[1]):
-            m.d.sync += [held.eq(begins), term.eq(self.term)]
+            m.d.sync += [held.eq(begins), term.eq(self.term), given.eq(self.old)]
         m.d.comb += [
             write.en.eq(valid[2] & leaves[2] if self.config.weight_sets > 1 else valid[2]),
             write.addr.eq(row[2]),

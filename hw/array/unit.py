@@ -178,17 +178,17 @@ class ArrayCore(wiring.Component):
         with m.If(olds[0] | olds[1]):
             words = (self.input.data.word_select(n, SUM) for n in range(group))
             m.d.sync += old.eq(Cat(Mux(counts, word, 0) for counts, word in zip(window.old_mask, words, strict=True)))
-        terms = []
+        before = []
         for n in range(config.acc_lanes):
             pixel, lane = divmod(n, config.oc_lanes)
-            total = multipliers.sums.word_select(n, SUM)
             was = _word(config, at, old, lane)
-            if config.pixel_lanes > 1:
-                was = Mux(at.index == pixel, was, 0)
-            # A single pixel's inputs are zero while old values come.
-            simple = config.pixel_lanes == 1 and not config.depth_conv
-            terms.append(total | was if simple else Mux(olds[1], was, total))
-        m.d.comb += accumulator.term.eq(Cat(terms))
+            before.append(Mux(at.index == pixel, was, 0) if config.pixel_lanes > 1 else was)
+        # A single pixel's inputs are zero while old values come, and so are the sums.
+        simple = config.pixel_lanes == 1 and not config.depth_conv
+        m.d.comb += [
+            accumulator.term.eq(multipliers.sums if simple else Mux(olds[1], 0, multipliers.sums)),
+            accumulator.old.eq(Cat(before)),
+        ]
 
         # Which accumulators: old values come first, then sums. Chosen a cycle before.
         tap = Step(Signal.like(step.as_value(), name="tap"))
