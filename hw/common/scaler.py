@@ -99,7 +99,7 @@ class Scaler(wiring.Component):
 
     Latency
     -------
-    ``LATENCY`` cycles: partial products, their inner sum, product, right shift, rounding, zero point, clamp.
+    ``LATENCY`` cycles: outer products, inner one, product, right shift, rounding, zero point, clamp.
 
     Raises
     ------
@@ -137,26 +137,35 @@ class Scaler(wiring.Component):
             negative.append(Signal(self.lanes, name=f"negative_{stage}", reset_less=True))
             m.d.sync += negative[stage].eq(negative[stage - 1])
 
-        # 1: four products of 16 bits, one DSP multiplier each, nothing behind them but a register.
+        # 1: the product of the low halves and that of the high ones, one DSP multiplier each, nothing behind them but a
+        # register; the sum of the halves of either factor. What a magnitude has above them `mult` leaves as it is.
         outer_1 = wide_registers("outer_1", self.lanes)
-        inner_1 = wide_registers("inner_1", self.lanes)
+        halves_1 = wide_registers("halves_1", self.lanes)
+        above_1 = Signal(32 * self.lanes, reset_less=True)
         right_1 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += right_1.eq(self.right)
         for i in range(self.lanes):
             magnitude, mult = self.magnitude.word_select(i, 64), self.mult.word_select(i, 32)
-            low, high = magnitude[:16], magnitude[16:32]
+            (low, high), (mult_low, mult_high) = (magnitude[:16], magnitude[16:32]), (mult[:16], mult[16:31])
             m.d.sync += [
-                outer_1[i].eq(Cat(low * mult[:16], (high * mult[16:31]) | magnitude[32:57])),
-                inner_1[i].eq(Cat(high * mult[:16], low * mult[16:31])),
+                outer_1[i].eq(Cat(low * mult_low, high * mult_high)),
+                halves_1[i].eq(Cat(low + high, Const(0, 15), mult_low + mult_high)),
+                above_1.word_select(i, 32).eq(magnitude[32:57]),
             ]
 
-        # 2: the inner ones together.
+        # 2: the product of these sums, and what it has too much of: three multipliers instead of four (Karatsuba).
         outer_2 = wide_registers("outer_2", self.lanes)
-        inner_2 = wide_registers("inner_2", self.lanes)
+        crossed_2 = wide_registers("crossed_2", self.lanes)
+        excess_2 = wide_registers("excess_2", self.lanes)
         right_2 = Signal(8 * self.lanes, reset_less=True)
         m.d.sync += right_2.eq(right_1)
         for i in range(self.lanes):
-            m.d.sync += [outer_2[i].eq(outer_1[i]), inner_2[i].eq(inner_1[i][:32] + inner_1[i][32:63])]
+            low, high = outer_1[i][:32], outer_1[i][32:]
+            m.d.sync += [
+                outer_2[i].eq(Cat(low, high | above_1.word_select(i, 32))),
+                crossed_2[i].eq(halves_1[i][:17] * halves_1[i][32:49]),
+                excess_2[i].eq(low + high),
+            ]
 
         # 3: the product. Bit n of `below` says that n is less than the right shift.
         product = wide_registers("product", self.lanes)
@@ -166,7 +175,7 @@ class Scaler(wiring.Component):
         for i in range(self.lanes):
             right = right_2.word_select(i, 8)[:6]
             m.d.sync += [
-                product[i].eq(outer_2[i][:63] + Cat(Const(0, 16), inner_2[i][:33])),
+                product[i].eq(outer_2[i][:63] + Cat(Const(0, 16), (crossed_2[i][:34] - excess_2[i][:33])[:33])),
                 below_3.word_select(i, 32).eq(~(Const(0xFFFF_FFFF, 32) << right)),
             ]
 
