@@ -24,6 +24,14 @@ class Position(data.StructLayout):
         super().__init__(dict.fromkeys(PARTS, config.offset_bits))
 
 
+def stepped(here: Value, step: Value | int, load: Value, value: Value) -> Value:
+    """``here + step``, or ``value`` with ``load``, as wide as ``here``. The choice is in front of the adder, where the
+    LUT of a carry cell can hold it (``flows.fpga.carry``)."""
+    width = len(here)
+    amount = (Const(step, width) if isinstance(step, int) else step) & ~load.replicate(width)
+    return (Mux(load, value, here)[:width] + amount)[:width]
+
+
 def count_loops(
     m: Module, counts: Mapping[str, Value], *, load: Value, step: Value
 ) -> tuple[dict[str, Value], dict[str, Value]]:
@@ -44,7 +52,7 @@ def count_loops(
         following = Signal(len(count), name=f"{loop}_following")
         last = Signal(name=f"{loop}_last", reset_less=True)  # `left` is 1
         end = Signal(name=f"{loop}_end")
-        m.d.comb += [end.eq(every & last), following.eq(Mux(load | last, count, left - 1))]
+        m.d.comb += [end.eq(every & last), following.eq(stepped(left, -1, load | last, count))]
         with m.If(load | (step & every)):
             m.d.sync += [left.eq(following), last.eq(following == 1)]
         level[loop] = every & ~last
@@ -220,12 +228,7 @@ class PixelWalk(wiring.Component):
         wraps = Signal(reset_less=True)  # `left` is 1: a register, as it decides on all quantities
         begin, back = Signal(), Signal()
         m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]
-        with m.If(back):
-            m.d.comb += next_left.eq(kept_left)
-        with m.Elif(begin | wraps):
-            m.d.comb += next_left.eq(self.width)
-        with m.Else():
-            m.d.comb += next_left.eq(left - 1)
+        m.d.comb += next_left.eq(stepped(left, -1, back | begin | wraps, Mux(back, kept_left, self.width)))
         moves, keeps = Signal(), Signal()
         m.d.comb += [moves.eq(self.step | self.restart), keeps.eq(self.restart | (self.step & (self.keep | self.home)))]
         with m.If(moves):
@@ -233,20 +236,16 @@ class PixelWalk(wiring.Component):
         with m.If(keeps):
             m.d.sync += kept_left.eq(next_left)
 
-        def walk(name: str, here: Signal, first: Value | int, on_wrap: Value, otherwise: Value) -> None:
-            """A register that goes to one of these, or back to what it was at the pixel that was kept."""
+        def walk(name: str, here: Signal, first: Value | int, on_wrap: Value, step: Value | None = None) -> None:
+            """A register that goes to one of these, or back to what it was at the pixel that was kept; by ``step``, if
+            there is one, at other pixels."""
             kept, following = (
                 Signal(self.bits, name=f"{name}_kept", reset_less=True),
                 Signal(self.bits, name=f"{name}_next"),
             )
-            with m.If(begin):
-                m.d.comb += following.eq(first)
-            with m.Elif(back):
-                m.d.comb += following.eq(kept)
-            with m.Elif(wraps):
-                m.d.comb += following.eq(on_wrap)
-            with m.Else():
-                m.d.comb += following.eq(otherwise)
+            there: Value = Mux(begin, first, Mux(back, kept, on_wrap))
+            goes = begin | back | wraps
+            m.d.comb += following.eq(Mux(goes, there, here) if step is None else stepped(here, step, goes, there))
             with m.If(moves):
                 m.d.sync += here.eq(following)
             with m.If(keeps):
@@ -256,12 +255,12 @@ class PixelWalk(wiring.Component):
             here = self[name]
             row: Value = Const(0)  # the quantity at the first pixel of the next row
             if axes == "y":
-                walk(name, here, 0, here + self[f"{name}_y_step"], here)
+                walk(name, here, 0, here + self[f"{name}_y_step"])
                 continue
             if axes == "xy":
                 row, y_step = Signal(self.bits, name=f"{name}_row", reset_less=True), self[f"{name}_y_step"]
-                walk(f"{name}_row", row, y_step, row + y_step, row)
-            walk(name, here, 0, row, here + self[f"{name}_x_step"])
+                walk(f"{name}_row", row, y_step, row + y_step)
+            walk(name, here, 0, row, self[f"{name}_x_step"])
         return m
 
     def __getitem__(self, name: str) -> Signal:

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.common.walk import Place, count_loops
+from dovetail.hw.common.walk import Place, count_loops, stepped
 from dovetail.isa.timing.dma import BOUNDARY, MAX_BURST
 
 PAGE_BITS = exact_log2(BOUNDARY)
@@ -94,27 +94,13 @@ class BurstWalker(wiring.Component):
         row = Place("address", {"row": t.row_step, "plane": t.plane_step}, width=32)
         beat = Signal(32 - lane_bits)  # first beat of the burst
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
-        first = Signal()  # `left` must still be taken from the row
-        straddles = Signal()  # the row takes a beat more than its bytes would alone
         length = Signal(8)
         ends_row = Signal()
         full = Signal(32 - lane_bits)
         full_1 = Signal(33 - lane_bits)
-        full_far = Signal()  # more than any burst
-        full_1_far = Signal()
-        m.d.comb += full.eq(t.span >> lane_bits)
-        m.d.sync += [full_1.eq(full + 1), full_far.eq(full[8:].any()), full_1_far.eq((full + 1)[8:].any())]
-
-        left_now = Signal.like(left)
-        far = Signal()
         limit = Signal(8)
-        m.d.comb += [
-            left_now.eq(Mux(first, Mux(straddles, full_1, full), left)),
-            far.eq(Mux(first, Mux(straddles, full_1_far, full_far), left[8:].any())),
-        ]
-
-        def beyond(address: Value) -> Value:
-            return (address[:lane_bits] + t.span[:lane_bits])[lane_bits]
+        m.d.comb += full.eq(t.span >> lane_bits)
+        m.d.sync += full_1.eq(full + 1)
 
         in_page = beat[: PAGE_BITS - lane_bits]
         if BOUNDARY >> lane_bits > MAX_BURST:
@@ -123,44 +109,41 @@ class BurstWalker(wiring.Component):
         else:
             m.d.comb += limit.eq((~in_page).as_unsigned())
         fits = Signal()
-        m.d.comb += fits.eq(~far & (left_now[:8] <= limit))
+        m.d.comb += fits.eq(~left[8:].any() & (left[:8] <= limit))
 
+        # A row takes a beat more than its bytes would alone if it straddles one.
+        enters, address = Signal(), Signal(32)  # a row is entered, which begins there
+        straddles = (address[:lane_bits] + t.span[:lane_bits])[lane_bits]
+        here = Mux(enters, address[lane_bits:], beat)
+        taken = Cat(~length, Const(-1, len(left) - 8)) & ~enters.replicate(len(left))  # less length + 1
         m.d.comb += [
             next_row.eq(row.following(level)),
             takes_row.eq(self.active & self.o.valid & self.o.ready & ends_row),
+            enters.eq(~self.active | ends_row),
+            address.eq(Mux(self.active, next_row, t.address)),
             self.o.payload.address.eq(Cat(Const(0, lane_bits), beat)),
             self.o.payload.length.eq(length),
         ]
         with m.If(self.begin):
             m.d.sync += self.active.eq(1)
         with m.If(~self.active):
-            m.d.sync += [
-                *row.begin(t.address),
-                beat.eq(t.address >> lane_bits),
-                first.eq(1),
-                straddles.eq(beyond(t.address)),
-            ]
+            m.d.sync += row.begin(t.address)
         with m.Elif(~self.o.valid):
             m.d.sync += [
                 self.o.valid.eq(self.room),
-                length.eq(Mux(fits, left_now[:8], limit)),
-                left.eq(left_now),
+                length.eq(Mux(fits, left[:8], limit)),
                 ends_row.eq(fits),
             ]
         with m.Elif(self.o.ready):
-            m.d.sync += [
-                self.o.valid.eq(0),
-                left.eq(left + ~Cat(length, Const(0, len(left) - 8))),  # less length + 1
-                beat.eq(beat + length + 1),
-                first.eq(ends_row),
-            ]
+            m.d.sync += self.o.valid.eq(0)
             with m.If(ends_row):
-                m.d.sync += [
-                    self.active.eq(~last_row),
-                    beat.eq(next_row >> lane_bits),
-                    straddles.eq(beyond(next_row)),
-                ]
+                m.d.sync += self.active.eq(~last_row)
                 row.move(m, level, next_row)
+        with m.If(~self.active | (self.o.valid & self.o.ready)):
+            m.d.sync += [
+                left.eq(Mux(enters, Mux(straddles, full_1, full), left) + taken),
+                beat.eq((Cat(~enters, here) + Cat(~enters, Mux(enters, 0, length)))[1:]),  # and length + 1 more
+            ]
         return m
 
 
@@ -229,47 +212,34 @@ class BeatWalker(wiring.Component):
         if BOUNDARY >> lane_bits > MAX_BURST:
             m.d.comb += b.burst_last.eq(last_beat | in_page.all() | count.all())
 
-        def enter(address: Signal) -> list[object]:
-            """Starts a row."""
-            lanes = address[:lane_bits] + t.span[:lane_bits]
-            return [
-                in_page.eq(address[lane_bits:]),
-                count.eq(0),
-                first.eq(1),
-                low.eq(address[:lane_bits]),
-                high.eq(lanes[:lane_bits]),
-                left.eq(Mux(lanes[lane_bits], full_1, full)),
-                last_beat.eq(one_beat & ~lanes[lane_bits]),
-                to_next.eq(self.bus_bytes - address[:lane_bits]),
-            ]
-
         next_row, next_row_offset = Signal(PAGE_BITS), Signal(self.offset_bits)
         m.d.comb += [
             next_row.eq(row.following(level)),
             next_row_offset.eq(row_offset.following(level)),
         ]
+        enters, address = Signal(), Signal(PAGE_BITS)  # a row is entered, which begins there
+        lanes = address[:lane_bits] + t.span[:lane_bits]
+        m.d.comb += [enters.eq(~self.active | last_beat), address.eq(Mux(self.active, next_row, t.address))]
         with m.If(self.begin):
             m.d.sync += self.active.eq(1)
         with m.If(~self.active):
-            m.d.sync += [
-                *row.begin(t.address),
-                *row_offset.begin(0),
-                offset.eq(0),
-                *enter(t.address[:PAGE_BITS]),
-            ]
+            m.d.sync += [*row.begin(t.address), *row_offset.begin(0), offset.eq(0)]
         with m.Elif(self.advance):
             with m.If(last_beat):
-                m.d.sync += [self.active.eq(~last_row), offset.eq(next_row_offset), *enter(next_row)]
+                m.d.sync += [self.active.eq(~last_row), offset.eq(next_row_offset)]
                 row.move(m, level, next_row)
                 row_offset.move(m, level, next_row_offset)
             with m.Else():
-                m.d.sync += [
-                    in_page.eq(in_page + 1),
-                    count.eq(Mux(b.burst_last, 0, count + 1)),
-                    first.eq(0),
-                    left.eq(left - 1),
-                    last_beat.eq(left == 1),
-                    to_next.eq(self.bus_bytes),
-                    offset.eq(offset + to_next),
-                ]
+                m.d.sync += offset.eq(offset + to_next)
+        with m.If(~self.active | self.advance):
+            m.d.sync += [
+                in_page.eq(stepped(in_page, 1, enters, address[lane_bits:])),
+                count.eq(Mux(enters | b.burst_last, 0, count + 1)),
+                first.eq(enters),
+                left.eq(stepped(left, -1, enters, Mux(lanes[lane_bits], full_1, full))),
+                last_beat.eq(Mux(enters, one_beat & ~lanes[lane_bits], left == 1)),
+                to_next.eq(self.bus_bytes - Mux(enters, address[:lane_bits], 0)),
+            ]
+            with m.If(enters):
+                m.d.sync += [low.eq(address[:lane_bits]), high.eq(lanes[:lane_bits])]
         return m

@@ -58,8 +58,9 @@ class DmaRegisters(wiring.Component):
         banks, span = (self.writes, self.target) if self.unit == Unit.LOAD else (self.reads, self.sources[0])
 
         page = Signal(32)
-        with m.If(self.start):
-            m.d.sync += [self.fetching.eq(self.fetch), page.eq(self.address)]
+        if self.unit == Unit.LOAD:  # STORE never fetches
+            with m.If(self.start):
+                m.d.sync += [self.fetching.eq(self.fetch), page.eq(self.address)]
         t = self.transfer
         m.d.comb += [
             self.sram_addr.eq(regs.SRAM_ADDR),
@@ -71,8 +72,8 @@ class DmaRegisters(wiring.Component):
             *region.show(span, ~self.fetching),
         ]
         m.d.sync += [
-            t.address.eq(Mux(self.fetching, page, self.base + regs.MEM_ADDR)),
-            t.span.eq(Mux(self.fetching, PAGE_BYTES - 1, regs.LENGTH - 1)),
+            t.address.eq(Mux(self.fetching, page, self.base) + Mux(self.fetching, 0, regs.MEM_ADDR)),
+            t.span.eq(Mux(self.fetching, PAGE_BYTES, regs.LENGTH) - 1),
             t.rows.eq(Mux(self.fetching, 1, regs.COUNT.rows)),
             t.planes.eq(Mux(self.fetching, 1, regs.COUNT.planes)),
         ]
