@@ -1,6 +1,6 @@
 """Control of a unit: takes entries from its queue, has them verified, starts its core."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -92,10 +92,17 @@ class UnitControl(wiring.Component):
         m.d.sync += cleared.eq(self.clear)
 
         ready, start, waits = Signal(), Signal(), Signal()
-        lacking = Signal(len(Unit))  # units that have not completed so many operations; counts are below 2^30
+        # Units that have not completed so many operations; counts are below 2^30. A unit itself has, when it pops: what
+        # was dispatched before the wait has left the queue.
+        lacking = Signal(len(Unit))
         m.d.comb += [
             ready.eq(self.entries.valid & ~busy & ~self.halt),
-            lacking.eq(Cat((count - entry.value)[31] for count in self.completed)),
+            lacking.eq(
+                Cat(
+                    Const(0, 1) if unit == self.unit else (count - entry.value)[31]
+                    for unit, count in zip(Unit, self.completed, strict=True)
+                )
+            ),
             waits.eq((entry.waits & lacking).any()),
             self.entries.ready.eq(~busy & ~self.halt & ~waits),
             start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),

@@ -138,6 +138,10 @@ class ControlHarness(wiring.Component):
         ]
         with m.If(queue.o.valid & (entry.kind == EntryKind.WAIT) & control.idle & ~self.halt):
             m.d.comb += [
+                Assume(
+                    ~entry.waits[Unit.LOAD] | reached,
+                    "what a unit waits for of its own was dispatched before, so it is done when the wait pops",
+                ),
                 Assert(popped == reached, "a wait is released in exactly the first cycle in which done >= target"),
                 Assert(control.activity.token == ~reached, "a wait that is not released is counted as token stall"),
                 Cover(waited & popped, "a wait is released after it has waited"),
