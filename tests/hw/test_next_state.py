@@ -113,4 +113,4 @@ def test_next_states_of_an_accelerator() -> None:
         assigned = {name for logic in LOGIC.findall(module) for _, name in ASSIGNED.findall(logic)}
         left += len(assigned & {name for *_, name in REGISTER.findall(module)})
     assert moved > 300
-    assert left < moved / 100  # a next state that is assigned in several places
+    assert left < moved / 20  # next states that are assigned in several places, or in parts
