@@ -33,6 +33,7 @@ WAIVERS = {
     "ALWNEVER": "a process without inputs: its signal keeps its initial value",
     "ASCRANGE": "signals of no bits, [-1:0], to which nothing is connected",
     "CASEINCOMPLETE": "every case stands behind an assignment of the default",
+    "CASEOVERLAP": "cases stand in order of priority: the first that applies counts",
     "CMPCONST": "bounds that a configuration makes equal to a signal's range",
     "DECLFILENAME": "all modules are in one file",
     "PROCASSINIT": "registers have a value at power-on besides the one of their reset",

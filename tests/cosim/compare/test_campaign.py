@@ -87,7 +87,9 @@ def test_a_difference_is_shrunk_and_saved(build_cache: Path, tmp_path: Path, mon
     case = load(found.path)
     assert sum(word == Op.DMA_WRITE for word in case.program.words) == 1
     assert len(case.program.words) < 12
-    assert difference(case, Lockstep(case.program.config, cache=build_cache)) == found.text
+    now = difference(case, Lockstep(case.program.config, cache=build_cache))
+    assert now.startswith("memory: 1 bytes differ, first at 0x0")  # it may hold another byte than before shrinking
+    assert found.path.read_text().startswith(f"# {now}\n")
     monkeypatch.undo()
     assert difference(case, Lockstep(case.program.config, cache=build_cache)) == ""
 

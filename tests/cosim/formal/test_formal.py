@@ -94,7 +94,7 @@ MUTATIONS = (
     Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
     Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
-    Mutation("walkers_wide", BurstWalker, "left_now[:8] <= limit", "left_now[:8] < limit", 6),
+    Mutation("walkers_wide", BurstWalker, "left[:8] <= limit", "left[:8] < limit", 6),
 )
 
 
