@@ -33,8 +33,10 @@ DISTRIBUTED_ROWS = 32
 DEEPEST_ROWS = 16 << 10
 """Rows of a block RAM of one bit."""
 ACCUMULATOR_PORTS = 2
-REQUANTISER_DSPS = 4
-"""Of a product of two 32-bit numbers."""
+SCALER_DSPS = 3
+"""Of a product of two 32-bit numbers, by three smaller ones."""
+OPERAND_DSPS = 4
+"""Of the products of an element-wise operation's two operands."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,10 @@ def blocks(config: Config) -> Mapping[str, tuple[Terms, Terms]]:
 def dsps(config: Config) -> Mapping[str, int]:
     """Per block, its 18 x 18 multipliers, exact for lanes that are powers of two. One more of the array counts a tile's
     pixels; with four pixel lanes or more, another one the words of DEPTH_CONV."""
-    vector = config.vector_lanes * REQUANTISER_DSPS * (2 if config.elementwise else 1)
+    vector = config.vector_lanes * (SCALER_DSPS + OPERAND_DSPS * config.elementwise)
     counts = 1 + (config.depth_conv and config.pixel_lanes > 2)
     return {
-        "array": config.macs_per_cycle + REQUANTISER_DSPS * config.requant_lanes + counts,
+        "array": config.macs_per_cycle + SCALER_DSPS * config.requant_lanes + counts,
         "vector": vector * config.vector,
     }
 
