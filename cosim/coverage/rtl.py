@@ -1,5 +1,6 @@
 """Line, branch and toggle coverage of the generated Verilog, as Verilator counts it, and reasons for what is left."""
 
+import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,13 +8,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path, PurePath
 
-from dovetail.cosim.compare.campaign import Tally
+from dovetail.cosim.compare.campaign import Tally, difference
 from dovetail.cosim.compare.faults import KINDS, run_seed
+from dovetail.cosim.compare.fuzz import Case
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_IRQ, HOST_REGISTERS, ID, VERSION
+from dovetail.sw.random.programs.broken import illegal_program
 
 LINE, BRANCH, TOGGLE = KINDS_OF_POINTS = ("line", "branch", "toggle")
 
@@ -156,6 +159,10 @@ def cover_rtl(
     for n in range(seed * programs, (seed + 1) * programs):
         _, text = tally.run(pair, n, count)
         wrong += [f"seed {n}: {text}"] if text else []
+        # Registers beyond the limits of the configuration are rare in programs that are broken in any way.
+        case = Case(illegal_program(random.Random(n), config, ways=("limits",)))
+        text = difference(case, pair)
+        wrong += [f"limits, seed {n}: {text}"] if text else []
     for kind in KINDS:
         for n in range(seed * faults, (seed + 1) * faults):
             _, text = run_seed(pair, kind, n)

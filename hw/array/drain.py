@@ -131,8 +131,9 @@ class Drain(wiring.Component):
                     m.d.sync += row.eq(0)
                 with m.Elif(lane_last):
                     m.d.sync += row.eq(row + operation.visits)
-            with m.Elif(ends_set):
-                m.d.sync += [group.eq(0), record.eq(record + 1), set_.eq(set_ + 1)]
+            if config.depthwise_sets > 1:
+                with m.Elif(ends_set):
+                    m.d.sync += [group.eq(0), record.eq(record + 1), set_.eq(set_ + 1)]
             with m.Elif(active):
                 m.d.sync += [group.eq(group + 1), record.eq(record + 1)]
         # The next stripe is examined until it may be drained.
