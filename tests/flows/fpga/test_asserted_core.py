@@ -15,10 +15,10 @@ from tests.mutation.campaign import FOLDERS, ROOT, Fault
 FAULTS = (
     Fault(
         file="hw/dma/burst.py",
-        old="        with m.Elif(self.o.ready):\n",
-        new="        with m.Else():\n",
+        old="        with m.If(~self.active | (self.o.valid & self.o.ready)):\n",
+        new="        with m.If(~self.active | self.o.valid):\n",
         what="bursts do not wait for the bus",
-        caught_by="the payload of M_AXI_AW is stable until it is taken",
+        caught_by="the payload of M_AXI_AR is stable until it is taken",
     ),
     Fault(
         file="hw/sequencer/queue.py",
