@@ -68,8 +68,11 @@ def gated(m: Module, name: str, value: Value, enable: Value) -> Signal:
 
 
 def any_of(values: Iterable[Value]) -> Value:
-    """The OR of all values."""
-    return reduce(or_, values)
+    """The OR of all values, as a balanced tree: there may be a thousand, and a chain of them is too deep for Amaranth."""
+    level = list(values)
+    while len(level) > 1:
+        level = [reduce(or_, level[at : at + 2]) for at in range(0, len(level), 2)]
+    return level[0]
 
 
 class Sram(wiring.Component):

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from amaranth import Module, Signal
+from amaranth.back import rtlil
 
 from dovetail.cosim.rtl.block import Bench
-from dovetail.hw.memory.sram import READERS, WRITERS, Sram, read_bytes, simulation_sources, write_bytes
+from dovetail.hw.memory.sram import READERS, WRITERS, Sram, any_of, read_bytes, simulation_sources, write_bytes
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memory import SRAM_READ
 from tests.hw.benches import simulate
@@ -139,6 +141,14 @@ def test_block_ram_form(name: str) -> None:
 
     simulate(sram, run)
     check(traffic, got)
+
+
+def test_many_groups_of_a_narrow_reader() -> None:
+    """16 banks of 64 lanes are 1,024 groups of one byte: the OR of so many is no deeper than Amaranth goes."""
+    m = Module()
+    groups, chosen = Signal(1024), Signal()
+    m.d.comb += chosen.eq(any_of(groups))
+    assert rtlil.convert(m, ports=[groups, chosen]).count("cell $or") == 1023
 
 
 def test_simulation_form(build_cache: Path) -> None:
