@@ -3,43 +3,27 @@
 #include "accelerator.h"
 #include "axi_memory.h"
 #include "clock.h"
+#include "dut_ports.h"
 #include "verilated.h"
 #include "waves.h"
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <vector>
 
 #if VM_COVERAGE
 #include "verilated_cov.h"
 #endif
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-
-namespace {
-
-constexpr int HOST_LIMIT = 1000;    // cycles for one host access, and from the start write to busy
-constexpr unsigned BEAT = BUS_BYTES;
-
-struct Entry {
-    int64_t unit, pc, fetch, start, end;
-};
-
-}  // namespace
-
 struct Accelerator {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
     Clock clock;
-    dovetail::AxiMemory<BEAT> memory;
+    dovetail::AxiMemory<BUS_BYTES> memory;
     dovetail::AxiCycle bus;
     uint64_t now = 0;     // cycles since the instance was made
     uint64_t origin = 0;  // `now` of the run's cycle 0
     bool running = false, finished = false;
-    std::vector<Entry> entries;
-    size_t open[4] = {};  // entry that each unit works on, plus 1
+    Timeline timeline;
     const char* message = "";
     Waves waves;
     bool windowed = false;  // only cycles `first` .. `past` - 1 of a run are dumped, from its cycle 0 on
@@ -77,17 +61,10 @@ struct Accelerator {
     void cycle() {
         Vdut* const t = top.get();
         memory.begin(now, bus, &t->m_axi_rdata);
-        t->m_axi_arready = bus.arready;
-        t->m_axi_rvalid = bus.rvalid;
-        t->m_axi_rlast = bus.rlast;
-        t->m_axi_rresp = bus.rresp;
-        t->m_axi_awready = bus.awready;
-        t->m_axi_wready = bus.wready;
-        t->m_axi_bvalid = bus.bvalid;
-        t->m_axi_bresp = bus.bresp;
+        show_memory(t, bus);
         clock.settle();
         if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) manager();
-        if (t->trace_busy) timeline();
+        if (t->trace_busy) trace();
         else if (running) stop();
         dump(0);
         clock.edge();
@@ -98,40 +75,18 @@ struct Accelerator {
 
     void manager() {
         Vdut* const t = top.get();
-        bus.arvalid = t->m_axi_arvalid;
-        bus.araddr = t->m_axi_araddr;
-        bus.arlen = t->m_axi_arlen;
-        bus.arsize = t->m_axi_arsize;
-        bus.arburst = t->m_axi_arburst;
-        bus.rready = t->m_axi_rready;
-        bus.awvalid = t->m_axi_awvalid;
-        bus.awaddr = t->m_axi_awaddr;
-        bus.awlen = t->m_axi_awlen;
-        bus.awsize = t->m_axi_awsize;
-        bus.awburst = t->m_axi_awburst;
-        bus.wvalid = t->m_axi_wvalid;
-        bus.wlast = t->m_axi_wlast;
-        bus.bready = t->m_axi_bready;
+        show_manager(t, bus);
         memory.end(now, bus, &t->m_axi_wdata, t->m_axi_wstrb);
     }
 
-    void timeline() {
+    void trace() {
         Vdut* const t = top.get();
         if (UNLIKELY(!running)) {
             running = true;
             origin = now;
-            entries.clear();
-            memset(open, 0, sizeof open);
+            timeline.clear();
         }
-#define UNIT(number, name)                                                                                     \
-    if (UNLIKELY(t->trace_##name##_end) && open[number]) {                                                     \
-        entries[open[number] - 1].end = int64_t(now - origin);                                                 \
-        open[number] = 0;                                                                                      \
-    }                                                                                                          \
-    if (UNLIKELY(t->trace_##name##_start)) {                                                                   \
-        entries.push_back({number, int64_t(t->trace_##name##_pc), t->trace_##name##_fetch, int64_t(now - origin), -1}); \
-        open[number] = entries.size();                                                                         \
-    }
+#define UNIT(number, name) NOTE_UNIT(timeline, t, trace, number, name, now - origin)
         UNIT(0, load)
         UNIT(1, array)
 #if HAS_VECTOR
@@ -147,42 +102,16 @@ struct Accelerator {
     }
 
     bool write(uint32_t address, uint32_t value) {
-        Vdut* const t = top.get();
-        t->s_axil_awaddr = address;
-        t->s_axil_wdata = value;
-        t->s_axil_wstrb = 15;
-        t->s_axil_awvalid = t->s_axil_wvalid = 1;
-        bool answered = false;
-        for (int i = 0; i < HOST_LIMIT; ++i) {
-            const bool aw = t->s_axil_awvalid && t->s_axil_awready, w = t->s_axil_wvalid && t->s_axil_wready;
-            answered = t->s_axil_bvalid;
-            cycle();
-            if (aw) t->s_axil_awvalid = 0;
-            if (w) t->s_axil_wvalid = 0;
-            if (answered) break;
-        }
-        return answered;
+        return host_write(top.get(), address, value, nullptr, [this] { cycle(); });
     }
 
     bool read(uint32_t address, uint32_t* value) {
-        Vdut* const t = top.get();
-        t->s_axil_araddr = address;
-        t->s_axil_arvalid = 1;
-        bool answered = false;
-        for (int i = 0; i < HOST_LIMIT; ++i) {
-            const bool ar = t->s_axil_arvalid && t->s_axil_arready;
-            answered = t->s_axil_rvalid;
-            if (answered) *value = t->s_axil_rdata;
-            cycle();
-            if (ar) t->s_axil_arvalid = 0;
-            if (answered) break;
-        }
-        return answered;
+        return host_read(top.get(), address, value, nullptr, [this] { cycle(); });
     }
 
+    // At most HOST_LIMIT cycles from the write to busy.
     int start(uint32_t address, uint32_t value) {
-        entries.clear();
-        memset(open, 0, sizeof open);
+        timeline.clear();
         running = finished = false;
         message = "";
         const uint64_t begin = now;
@@ -252,10 +181,7 @@ uint64_t acc_cycles(Accelerator* a) { return a->now - a->origin; }
 uint64_t acc_now(Accelerator* a) { return a->now; }
 const char* acc_violation(Accelerator* a) { return a->memory.violation; }
 
-uint64_t acc_entries(Accelerator* a, int64_t* out) {
-    if (out && !a->entries.empty()) memcpy(out, a->entries.data(), a->entries.size() * sizeof(Entry));
-    return a->entries.size();
-}
+uint64_t acc_entries(Accelerator* a, int64_t* out) { return a->timeline.copy(out); }
 void acc_advance(Accelerator* a, uint64_t cycles) {
     while (cycles--) a->cycle();
 }

@@ -32,7 +32,7 @@ TOP = "accelerator"
 FORMS = ("simulation", "fpga")
 """Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
 what is read while it is written."""
-DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h", "clock.h", "waves.h")
+DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
 TIMEOUT = 1
 FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""

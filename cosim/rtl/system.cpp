@@ -4,6 +4,7 @@
 #include "Vdut.h"
 #include "axi_memory.h"
 #include "clock.h"
+#include "dut_ports.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -13,12 +14,8 @@
 #include <memory>
 #include <vector>
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-
 namespace {
 
-constexpr int HOST_LIMIT = 1000;  // cycles for one host access
 constexpr unsigned IN_FLIGHT = 256;
 
 enum Status { DONE = 0, TIMEOUT = 1, PROTOCOL = 3 };
@@ -32,15 +29,10 @@ struct Event {
     int64_t cycle, memory, manager, kind, value;
 };
 
-struct Entry {
-    int64_t unit, pc, fetch, start, end;
-};
-
 struct Part {
     uint64_t origin = 0, past = 0;  // the run's cycle 0, and the cycle after its last one
     bool running = false, finished = false, shows_ar = false, shows_aw = false;
-    std::vector<Entry> entries;
-    size_t open[4] = {};  // entry that each unit works on, plus 1
+    Timeline timeline;
 };
 
 }  // namespace
@@ -74,34 +66,21 @@ struct System {
     void cycle() {
         Vdut* const t = top.get();
         memory.begin(now, bus, &t->m_axi_rdata);
-        t->m_axi_arready = bus.arready;
-        t->m_axi_rvalid = bus.rvalid;
-        t->m_axi_rlast = bus.rlast;
-        t->m_axi_rresp = bus.rresp;
+        show_memory(t, bus);
         t->m_axi_rid = reads.empty() ? 0 : reads.front();
-        t->m_axi_awready = bus.awready;
-        t->m_axi_wready = bus.wready;
-        t->m_axi_bvalid = bus.bvalid;
-        t->m_axi_bresp = bus.bresp;
         t->m_axi_bid = writes.empty() ? 0 : writes.front();
         clock.settle();
         handshakes();
-#define UNIT(k, number, name)                                                                                        \
-    if (UNLIKELY(t->a##k##_trace_##name##_end) && part.open[number]) {                                               \
-        part.entries[part.open[number] - 1].end = int64_t(now - part.origin);                                        \
-        part.open[number] = 0;                                                                                       \
-    }                                                                                                                \
-    if (UNLIKELY(t->a##k##_trace_##name##_start)) {                                                                  \
-        part.entries.push_back({number, int64_t(t->a##k##_trace_##name##_pc), t->a##k##_trace_##name##_fetch,        \
-                                int64_t(now - part.origin), -1});                                                    \
-        part.open[number] = part.entries.size();                                                                     \
-    }
+#define UNIT(trace, number, name) NOTE_UNIT(part.timeline, t, trace, number, name, now - part.origin)
 #define ACCELERATOR(k)                                                                                               \
     {                                                                                                                \
         Part& part = parts[k];                                                                                       \
         if (t->a##k##_trace_busy) {                                                                                  \
             if (UNLIKELY(!part.running)) begin(part);                                                                \
-            UNIT(k, 0, load) UNIT(k, 1, array) UNIT(k, 2, vector) UNIT(k, 3, store)                                  \
+            UNIT(a##k##_trace, 0, load)                                                                              \
+            UNIT(a##k##_trace, 1, array)                                                                             \
+            UNIT(a##k##_trace, 2, vector)                                                                            \
+            UNIT(a##k##_trace, 3, store)                                                                             \
         } else if (part.running) {                                                                                   \
             part.running = false;                                                                                    \
             part.finished = true;                                                                                    \
@@ -122,8 +101,7 @@ struct System {
     void begin(Part& part) {
         part.running = true;
         part.origin = now;
-        part.entries.clear();
-        memset(part.open, 0, sizeof part.open);
+        part.timeline.clear();
     }
 
     void note(int64_t at_memory, int64_t manager, Kind kind, int64_t value) {
@@ -147,20 +125,7 @@ struct System {
     // Memory's side.
     void handshakes() {
         Vdut* const t = top.get();
-        bus.arvalid = t->m_axi_arvalid;
-        bus.araddr = t->m_axi_araddr;
-        bus.arlen = t->m_axi_arlen;
-        bus.arsize = t->m_axi_arsize;
-        bus.arburst = t->m_axi_arburst;
-        bus.rready = t->m_axi_rready;
-        bus.awvalid = t->m_axi_awvalid;
-        bus.awaddr = t->m_axi_awaddr;
-        bus.awlen = t->m_axi_awlen;
-        bus.awsize = t->m_axi_awsize;
-        bus.awburst = t->m_axi_awburst;
-        bus.wvalid = t->m_axi_wvalid;
-        bus.wlast = t->m_axi_wlast;
-        bus.bready = t->m_axi_bready;
+        show_manager(t, bus);
         if (LIKELY(!(bus.arvalid | bus.awvalid | bus.wvalid | bus.rvalid | bus.bvalid))) return;
         if (bus.rvalid && bus.rready) {
             note(1, reads.front(), R, bus.rlast);
@@ -203,38 +168,11 @@ void sys_memory(System* s, uint8_t* data, uint64_t size, uint64_t read_latency, 
 }
 
 int sys_write(System* s, uint32_t address, uint32_t value, uint8_t* response) {
-    Vdut* const t = s->top.get();
-    t->s_axil_awaddr = address;
-    t->s_axil_wdata = value;
-    t->s_axil_wstrb = 15;
-    t->s_axil_awvalid = t->s_axil_wvalid = 1;
-    for (int i = 0; i < HOST_LIMIT; ++i) {
-        const bool aw = t->s_axil_awvalid && t->s_axil_awready, w = t->s_axil_wvalid && t->s_axil_wready;
-        const bool answered = t->s_axil_bvalid;
-        if (answered) *response = t->s_axil_bresp;
-        s->cycle();
-        if (aw) t->s_axil_awvalid = 0;
-        if (w) t->s_axil_wvalid = 0;
-        if (answered) return 1;
-    }
-    return 0;
+    return host_write(s->top.get(), address, value, response, [s] { s->cycle(); });
 }
 
 int sys_read(System* s, uint32_t address, uint32_t* value, uint8_t* response) {
-    Vdut* const t = s->top.get();
-    t->s_axil_araddr = address;
-    t->s_axil_arvalid = 1;
-    for (int i = 0; i < HOST_LIMIT; ++i) {
-        const bool ar = t->s_axil_arvalid && t->s_axil_arready, answered = t->s_axil_rvalid;
-        if (answered) {
-            *value = t->s_axil_rdata;
-            *response = t->s_axil_rresp;
-        }
-        s->cycle();
-        if (ar) t->s_axil_arvalid = 0;
-        if (answered) return 1;
-    }
-    return 0;
+    return host_read(s->top.get(), address, value, response, [s] { s->cycle(); });
 }
 
 // Forgets the runs so far; handshakes are noted from now on, or no longer.
@@ -266,11 +204,7 @@ uint64_t sys_origin(System* s, int k) { return s->parts[k].origin; }
 uint64_t sys_cycles(System* s, int k) { return s->parts[k].past - s->parts[k].origin; }
 int sys_irq(System* s) { return s->top->irq; }
 
-uint64_t sys_entries(System* s, int k, int64_t* out) {
-    const std::vector<Entry>& entries = s->parts[k].entries;
-    if (out && !entries.empty()) memcpy(out, entries.data(), entries.size() * sizeof(Entry));
-    return entries.size();
-}
+uint64_t sys_entries(System* s, int k, int64_t* out) { return s->parts[k].timeline.copy(out); }
 
 uint64_t sys_events(System* s, int64_t* out) {
     if (out && !s->events.empty()) memcpy(out, s->events.data(), s->events.size() * sizeof(Event));

@@ -21,7 +21,7 @@ from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, OKAY
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
 
 TOP = "system"
-DRIVER = ("system.cpp", "axi_bus.h", "axi_memory.h", "clock.h", "waves.h")
+DRIVER = ("system.cpp", "axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
 
 
 class Handshake(IntEnum):
