@@ -98,11 +98,7 @@ class Drain(wiring.Component):
         pixel = Signal(pixel_bits(config))
         row, set_ = Signal(6), Signal.like(operation.sets)  # of the pixel's first channels; what leaves together
         group, record = Signal(range(max(self.groups, 2))), Signal(range(max(self.rows, 2)))
-        most = MAX_LANES
-        left, more = (
-            Signal(range(self.span + 1)),
-            Signal(range(most + 1)),
-        )  # channels from here on; to leave later
+        left, more = Signal(range(self.span + 1)), Signal(range(MAX_LANES + 1))  # channels from here on; to leave later
         active, ends_set, ends_pixel, ends_stripe, last_group, last_set, last_pixel = (
             Signal(name=name)
             for name in ("active", "ends_set", "ends_pixel", "ends_stripe", "last_group", "last_set", "last_pixel")
@@ -137,7 +133,7 @@ class Drain(wiring.Component):
             with m.Elif(active):
                 m.d.sync += [group.eq(group + 1), record.eq(record + 1)]
         # The next stripe is examined until it may be drained.
-        begins, total = ~active | ends_pixel, Signal(range(most + 1))
+        begins, total = ~active | ends_pixel, Signal(range(MAX_LANES + 1))
         m.d.comb += total.eq(Mux(begins, upcoming.channels, more))
         with m.If(begins | ends_set):
             whole = total > span

@@ -68,7 +68,7 @@ def gated(m: Module, name: str, value: Value, enable: Value) -> Signal:
 
 
 def any_of(values: Iterable[Value]) -> Value:
-    """The OR of all values, as a balanced tree: there may be a thousand, and a chain of them is too deep for Amaranth."""
+    """The OR of all values, as a balanced tree: a chain of a thousand is too deep for Amaranth."""
     level = list(values)
     while len(level) > 1:
         level = [reduce(or_, level[at : at + 2]) for at in range(0, len(level), 2)]
