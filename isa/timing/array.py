@@ -10,7 +10,7 @@ reads the bytes that all of these need at once, a cycle per pixel, or per two of
 meet the weights of one block per cycle. While they do, the next pixels are read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -140,6 +140,36 @@ class Stripe:
         return end, (left + 1, left + self.out)
 
 
+def in_turn(parts: Sequence[tuple[Advance, int]]) -> Advance:
+    """One after the other, each so many times."""
+
+    def advance(state: State) -> tuple[int, State]:
+        time = 0
+        for part, count in parts:
+            elapsed, state = repeat(part, state, count)
+            time += elapsed
+        return time, state
+
+    return advance
+
+
+def of_widths(
+    start: int, block: Callable[[int, int], Advance], lanes: int, shorter: int, widths: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Cycles of instructions of such (blocks, last), in ascending order. The first stripe begins in cycle ``start``;
+    ``block(channels, less)`` is a block the last window of which is ``less`` cycles shorter, as the very last one's is
+    by ``shorter``."""
+    whole = cache(block(lanes, 0))
+    ending = cache(lambda channels, state: block(channels, shorter)(state))
+    time, state, passed, found = start, (0, -SETTLE), 0, []
+    for blocks, last in widths:
+        elapsed, state = repeat(whole, state, blocks - 1 - passed)
+        time, passed = time + elapsed, blocks - 1
+        elapsed, (_, drained) = ending(last, state)
+        found.append(time + elapsed + drained + DRAIN)
+    return tuple(found)
+
+
 def array_duration(
     config: Config,
     *,
@@ -235,29 +265,12 @@ def array_durations(
             return Stripe(whole_stripe + records - shorter, old, fill, out)
         begins, middle = Stripe(whole_stripe + records, old, fill, out), Stripe(whole_stripe, old, fill, out)
         final = Stripe(rest_stripe - shorter, old_rest, fill, out_rest)
-
-        def advance(state: State) -> tuple[int, State]:
-            time, state = begins(state)
-            if stripes > 2:
-                elapsed, state = repeat(middle, state, stripes - 2)
-                time += elapsed
-            elapsed, state = final(state)
-            return time + elapsed, state
-
-        return advance
+        return in_turn(((begins, 1), (middle, stripes - 2), (final, 1)))
 
     # No weights load in the very last window.
     if stripes == taps == 1 and not before:
         shorter = usual + records - window(size, last, reads)
     else:
         shorter = window(rest, last, rows * first) - window(rest, last, 0)
-    whole = cache(block(lanes, 0))
-    final = cache(lambda channels, state: block(channels, shorter)(state))
-    time, state, passed = CHECK + 1 + (rows * first if free.steps else max(rows * first, ACCUMULATE)), (0, -SETTLE), 0
-    found = []
-    for blocks, channels in widths:
-        elapsed, state = repeat(whole, state, blocks - 1 - passed)
-        time, passed = time + elapsed, blocks - 1
-        elapsed, (_, drained) = final(channels, state)
-        found.append(time + elapsed + drained + DRAIN)
-    return tuple(found)
+    start = CHECK + 1 + (rows * first if free.steps else max(rows * first, ACCUMULATE))
+    return of_widths(start, block, lanes, shorter, widths)

@@ -17,14 +17,14 @@ pixel reads. Every visit has a row of accumulators of its own. All else is as in
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Advance, Free, State, Stripe, tree_stages
+from dovetail.isa.timing.array import ACCUMULATE, NOTHING, Advance, Free, Stripe, in_turn, of_widths, tree_stages
 from dovetail.isa.timing.memory import SRAM_READ
-from dovetail.isa.timing.sequencer import CHECK, repeat
+from dovetail.isa.timing.sequencer import CHECK
 
 
 def to_accumulator(config: Config, visits: int) -> int:
@@ -86,7 +86,7 @@ class Depthwise:
 
 
 class _Pass(NamedTuple):
-    """Of a stripe: cycles of a window, of all windows, of old values, of the drain of a block and of the last one."""
+    """Of a stripe: its pixels; cycles of a window, of all its windows, and of old values."""
 
     pixels: int
     window: int
@@ -163,16 +163,7 @@ def depthwise_durations(
             return Stripe(one.work + more, one.old, machine.fill, one.pixels * writes)
 
         def stripes(row: Sequence[tuple[_Pass, int]]) -> Advance:
-            advances = [(stripe_of(one), count) for one, count in row]
-
-            def advance(state: State) -> tuple[int, State]:
-                time = 0
-                for one, count in advances:
-                    elapsed, state = repeat(one, state, count)
-                    time += elapsed
-                return time, state
-
-            return advance
+            return in_turn([(stripe_of(one), count) for one, count in row])
 
         if single:
             return stripe_of(first, records - shorter)
@@ -182,31 +173,14 @@ def depthwise_durations(
         else:
             parts += [(stripes(_without(_without(row, 0), -1)), 1)]
         parts += [(stripe_of(final, -shorter), 1)]
-
-        def advance(state: State) -> tuple[int, State]:
-            time = 0
-            for part, count in parts:
-                elapsed, state = repeat(part, state, count)
-                time += elapsed
-            return time, state
-
-        return advance
+        return in_turn(parts)
 
     # No weights load in the very last window.
     if single and machine.steps == 1:
         shorter = first.window + records - max(passing(first.pixels), reads, least)
     else:
         shorter = final.window - max(passing(final.pixels), least)
-    whole = cache(block(machine.lanes, 0))
-    ending = cache(lambda channels, state: block(channels, shorter)(state))
-    time, state, passed = CHECK + 1 + max(loads, least), (0, -SETTLE), 0
-    found = []
-    for blocks, last in widths:
-        elapsed, state = repeat(whole, state, blocks - 1 - passed)
-        time, passed = time + elapsed, blocks - 1
-        elapsed, (_, drained) = ending(last, state)
-        found.append(time + elapsed + drained + DRAIN)
-    return tuple(found)
+    return of_widths(CHECK + 1 + max(loads, least), block, machine.lanes, shorter, widths)
 
 
 def _without(row: Sequence[tuple[_Pass, int]], which: int) -> list[tuple[_Pass, int]]:
