@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
 from amaranth.back.verilog import YosysError
 
 from dovetail.isa.common.build_cache import LIBRARY, built
-from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, tool_failure
+from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, run_tool, tool_failure
 from dovetail.isa.common.sealed import made
 
 VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
@@ -279,20 +279,12 @@ def _run_all(
     commands: Sequence[Sequence[str]], work: Path, log: Path, environment: Mapping[str, str] | None = None
 ) -> None:
     """Run commands in ``work``, ``JOBS`` at a time. A failure leaves its output in ``log`` and raises ToolError."""
-
-    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=work,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            preexec_fn=_unlimit_stack if environment else None,
-        )
-
+    run = partial(
+        run_tool,
+        folder=work,
+        environment={**os.environ, **(environment or {})},
+        before=_unlimit_stack if environment else None,
+    )
     with ThreadPoolExecutor(JOBS) as pool:
         for command, done in zip(commands, pool.map(run, commands), strict=True):
             if done.returncode:

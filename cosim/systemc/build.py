@@ -14,7 +14,7 @@ from dovetail.cosim.rtl.rtl_engine import sources_hash
 from dovetail.cosim.rtl.verilate import LAYOUT, machine, verilator_root
 from dovetail.cosim.systemc.folder import makefile, platform_files
 from dovetail.isa.common.build_cache import built, noted_library
-from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, tool_failure
+from dovetail.isa.common.cplusplus import ToolError, compiler, hash_of, run_tool, tool_failure
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 
@@ -94,8 +94,6 @@ def _make(work: Path, systemc: SystemC, log: Path) -> None:
     command += [f"SYSTEMC={systemc.prefix.resolve()}"] if systemc.prefix else []
     # Under another make, do not inherit its options.
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    done = subprocess.run(
-        command, cwd=work, env=env, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    done = run_tool(command, work, environment=env)
     if done.returncode:
         raise tool_failure(command, done, log)

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dovetail.isa.common.build_cache import LIBRARY, built
@@ -17,6 +17,28 @@ LOG_LINES = 20
 
 class ToolError(RuntimeError):
     """A tool is missing or failed; the text says what to install, or ends with the tool's last lines."""
+
+
+def run_tool(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool in ``folder``, in this ``environment`` instead of this process's; ``before`` is called in the new
+    process. What it says on either stream is in ``stdout``."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        preexec_fn=before,
+    )
 
 
 def tool_failure(command: Sequence[str], done: subprocess.CompletedProcess[str], log: Path) -> ToolError:
@@ -56,15 +78,7 @@ def load(sources: Mapping[str, str], cache: Path) -> ctypes.CDLL:
         for name, text in sources.items():
             (work / name).write_text(text)
         command = [tool, *FLAGS, *sorted(name for name in sources if name.endswith(".cpp")), "-o", LIBRARY]
-        done = subprocess.run(
-            command,
-            cwd=work,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        done = run_tool(command, work)
         if done.returncode:
             raise tool_failure(command, done, cache / f"{digest}.log")
         return LIBRARY
