@@ -242,14 +242,8 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
     """How many weight sets a layer holds at the same time: those that take the fewest cycles."""
     if layer.mode != "depthwise" or layer.group[1] > 1:
         return 1
-
-    def cycles(sets: int) -> int:
-        some = replace(layer, sets=sets)
-        extent = layer.extent(layer.out_height, layer.out_width)
-        stripe = equal_stripe(config, some, extent)
-        return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
-
-    return min(range(1, min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes) + 1), key=cycles)
+    numbers = range(1, min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes) + 1)
+    return min(numbers, key=lambda sets: _cycles_at_once(config, replace(layer, sets=sets)))
 
 
 @lru_cache(maxsize=4096)
@@ -260,13 +254,14 @@ def has_pairs(config: Config, layer: ConvLayer) -> bool:
     near = layer.stride[1] * layer.channels < PAIR_STEPS
     if not near or layer.kc(config, layer.channels) > config.pair_sets:
         return False
+    return _cycles_at_once(config, replace(layer, pairs=True)) < _cycles_at_once(config, layer)
 
-    def cycles(some: ConvLayer) -> int:
-        extent = some.extent(layer.out_height, layer.out_width)
-        stripe = equal_stripe(config, some, extent)
-        return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
 
-    return cycles(replace(layer, pairs=True)) < cycles(layer)
+def _cycles_at_once(config: Config, layer: ConvLayer) -> int:
+    """Cycles of a layer in one instruction, if there were room for all of it."""
+    extent = layer.extent(layer.out_height, layer.out_width)
+    stripe = equal_stripe(config, layer, extent)
+    return array_cycles(config, layer, extent, layer.out_channels, layer.channels, stripe)
 
 
 @lru_cache(maxsize=65536)
