@@ -124,19 +124,19 @@ class _Chooser:
             cascade = Cascade(nodes, bands)
             if bands > self.graph.tensors[nodes[-1].outputs[0]].shape[1]:
                 break
-            extents = [needed(self.graph, nodes, rows) for rows in bands_of(self.graph, cascade)]
-            if None in extents:
+            found = (needed(self.graph, nodes, rows) for rows in bands_of(self.graph, cascade))
+            extents = [extent for extent in found if extent is not None]
+            if len(extents) < bands:
                 break
             largest = max(
                 sum(self._bytes(name, extent[name][1]) for name, (first, last) in made.items() if first <= n <= last)
                 for extent in extents
-                if extent
                 for n in range(len(links))
             )
             if largest <= SHARE * free:
                 rows = Counter[str]()
                 for extent in extents:
-                    rows.update({name: count for name, (_, count) in (extent or {}).items()})
+                    rows.update({name: count for name, (_, count) in extent.items()})
                 return self._banded(links, cascade, rows, made), cascade
         return None
 
