@@ -1,5 +1,7 @@
 """CONV, CONV_RELU and DEPTH_CONV as microprogram: checks, loops, sums, results."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dovetail.hw.array.registers import MULTIPLIERS
@@ -237,13 +239,8 @@ def _depthwise_setup(u: Assembler, config: Config) -> None:
 def _depthwise_sum(u: Assembler) -> None:
     """The sum of a depthwise convolution: a word of weights per group of taps, the last of which comes first."""
     u.label("depthwise.sum")
-    u(ADD, "ky_row", "y_row")
-    u(ADD, "ky_off", "off")
     u(ADD, "kernel_at", "stream")
-    with u.repeat("ky", "kh"):
-        below = u.fresh("below")
-        u(SUB, None, "ky_row", "ARRAY.IN_ROWS", when=BELOW, special=Special.ROW, to=below)
-        u.label(below)
+    with _kernel_rows(u):
         u(ADD, "group_col", "col")
         u(ADD, "group_off", "ky_off")
         with u.repeat("group", "columns"):
@@ -255,9 +252,21 @@ def _depthwise_sum(u: Assembler) -> None:
                 _tap(u, SUB)
             u(ADD, "group_off", "group_off", "taps_step")
             u(ADD, "group_col", "group_col", "taps_step")
+    u(ADD, to="summed.up")
+
+
+@contextmanager
+def _kernel_rows(u: Assembler) -> Iterator[None]:
+    """What follows is done for each row of a kernel, at its input row ``ky_row`` and its offset ``ky_off``."""
+    u(ADD, "ky_row", "y_row")
+    u(ADD, "ky_off", "off")
+    with u.repeat("ky", "kh"):
+        below = u.fresh("below")
+        u(SUB, None, "ky_row", "ARRAY.IN_ROWS", when=BELOW, special=Special.ROW, to=below)
+        u.label(below)
+        yield
         u(ADD, "ky_row", "ky_row", "dilation")
         u(ADD, "ky_off", "ky_off", "ARRAY.KY_STEP")
-    u(ADD, to="summed.up")
 
 
 def _tap(u: Assembler, onward: Alu) -> None:
@@ -303,18 +312,11 @@ def _channel(u: Assembler, config: Config) -> None:
         u(ADD, None, "times", special=Special.CLEAR_SUM, when=If.NOT_ZERO, to="depthwise.sum")
     else:
         u(ADD, special=Special.CLEAR_SUM)
-    u(ADD, "ky_row", "y_row")
-    u(ADD, "ky_off", "off")
-    with u.repeat("ky", "kh"):
-        below = u.fresh("below")
-        u(SUB, None, "ky_row", "ARRAY.IN_ROWS", when=BELOW, special=Special.ROW, to=below)
-        u.label(below)
+    with _kernel_rows(u):
         u(ADD, "kx_col", "col")
         u(ADD, "kx_off", "ky_off")
         with u.repeat("kx", "kw"):
             _tap(u, ADD)
-        u(ADD, "ky_row", "ky_row", "dilation")
-        u(ADD, "ky_off", "ky_off", "ARRAY.KY_STEP")
     u.label("summed.up")
     u.label(known_sum)
     u(Alu.SUM, "value")
