@@ -137,6 +137,12 @@ def run(*code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", program], env=settings, text=True, capture_output=True, timeout=60)
 
 
+def assert_warned(done: "subprocess.CompletedProcess[str]", why: str = "") -> None:
+    """In one line."""
+    assert done.stderr.startswith(f"warning: timing runs in Python, which is slower: {why}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_without_a_compiler_nothing_is_said(tmp_path: Path) -> None:
     done = run("print(core.library())", PATH=str(tmp_path))
     assert (done.stdout, done.stderr) == ("None\n", "")
@@ -148,8 +154,7 @@ def test_a_compiler_that_fails_is_one_line(tmp_path: Path) -> None:
     tool.chmod(0o755)
     done = run("print(core.library(), core.library())", PATH=f"{tmp_path}:/usr/bin:/bin", XDG_CACHE_HOME=str(tmp_path))
     assert done.stdout == "None None\n"
-    assert done.stderr.startswith("warning: timing runs in Python, which is slower: g++ failed with exit code 3; log: ")
-    assert done.stderr.count("\n") == 1
+    assert_warned(done, "g++ failed with exit code 3; log: ")
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -158,8 +163,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "dovetail").write_text("a file")
     done = run("print(core.library())", XDG_CACHE_HOME=str(tmp_path))
     assert done.stdout == "None\n"
-    assert done.stderr.startswith("warning: timing runs in Python, which is slower: ")
-    assert done.stderr.count("\n") == 1
+    assert_warned(done)
 
 
 def test_processes_at_the_same_time_compile_it_once(tmp_path: Path) -> None:

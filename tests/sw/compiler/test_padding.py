@@ -10,33 +10,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
-from dovetail.sw.network import ir, reference
+from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.windows import fold_pads
 from dovetail.sw.random.networks import RandomNet
-from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from dovetail.sw.runtime.compiled_network import compile_network
+from tests.sw.compiler.whole import run_whole
 from tests.sw.quantise.test_quantise import run
 
 SQUARE = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 EMULATED = Config(ic_lanes=4, oc_lanes=8, sram="32 KiB", depthwise="emulated")
 NARROW = Config(ic_lanes=3, oc_lanes=5, sram="32 KiB", requant_lanes=3)
 CONFIGS = {"8x8": SQUARE, "emulated": EMULATED, "narrow": NARROW}
-
-
-def check(graph: ir.Graph, config: Config) -> CompiledNetwork:
-    """All of it runs on the accelerator, to the interpreter's bytes."""
-    compiled = compile_network(graph, config)
-    assert not compiled.code.host_reasons
-    rng = np.random.default_rng(3)
-    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
-    result = compiled.run(inputs)
-    for name, value in reference.run(graph, inputs).items():
-        np.testing.assert_array_equal(result.outputs[name], value)
-    assert result.cycles == compiled.report().cycles
-    assert not any(races(timeline) for timeline in result.timeline)
-    return compiled
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
@@ -58,18 +44,18 @@ def test_convolutions(size: int, stride: int, pads: ir.Pads, config: Config) -> 
     net = RandomNet(size + stride)
     x = net.input(1, 6, 7, 8)
     for more in ({"channels": 12}, {"channels": 12, "groups": 4}, {"channels": 0, "multiplier": 1}):
-        check(net.graph(net.conv(x, size=size, stride=stride, pads=pads, **more)), config)
+        run_whole(net.graph(net.conv(x, size=size, stride=stride, pads=pads, **more)), config)
         del net.nodes[:]
     x = net.conv(x, 16)
     x = net.conv(net.conv(x, 0, size, stride, multiplier=1, pads=pads), 8, size, stride, pads=pads)
-    check(net.graph(x), config)
+    run_whole(net.graph(x), config)
 
 
 def test_tiles_in_the_padding_alone() -> None:
     """Rows of single pixels, more of which are padding than not: tiles of each kind."""
     net = RandomNet(4)
     x = net.input(1, 3, 300, 64)
-    compiled = check(net.graph(net.conv(x, 24, 1, pads=(2, 200, 3, 200))), EMULATED)
+    compiled, _ = run_whole(net.graph(net.conv(x, 24, 1, pads=(2, 200, 3, 200))), EMULATED)
     assert "columns" in compiled.code.layers[0].tiles
 
 
@@ -78,7 +64,7 @@ def test_padding_as_large_as_the_memory() -> None:
     config = Config(ic_lanes=8, oc_lanes=8, sram="32 KiB", banks=4)
     for size, pads in ((1, (0, 128, 0, 127)), (2, (1, 100, 0, 128))):
         net = RandomNet(size)
-        check(net.graph(net.conv(net.input(1, 2, 3, 256), 8, size, pads=pads)), config)
+        run_whole(net.graph(net.conv(net.input(1, 2, 3, 256), 8, size, pads=pads)), config)
     net = RandomNet(7)
     graph = net.graph(net.conv(net.input(1, 2, 3, 256), 8, 1, pads=(0, 129, 0, 0)))
     (reason,) = compile_network(graph, config).code.host_reasons.values()
@@ -90,7 +76,7 @@ def test_an_average_that_counts_padding(config: Config) -> None:
     net = RandomNet(5)
     x = net.input(1, 6, 7, 8)
     x = net.average(x, (2, 3), (1, 2), (2, 3, 5, 9), counted=net.zero(x))
-    check(net.graph(net.average(net.conv(x, 12), (1, 1), (1, 1), (1, 0, 0, 4), counted=-100)), config)
+    run_whole(net.graph(net.average(net.conv(x, 12), (1, 1), (1, 1), (1, 0, 0, 4), counted=-100)), config)
 
 
 def test_other_pools_keep_their_rule() -> None:
@@ -114,7 +100,7 @@ def test_padding_layers_fold_however_large_they_are() -> None:
     node = fold_pads(network((1, 2, 3, 4))).nodes[-1]
     assert isinstance(node, ir.Conv)
     assert node.pads == (1, 2, 4, 4)
-    check(fold_pads(network((1, 2, 3, 4))), SQUARE)
+    run_whole(fold_pads(network((1, 2, 3, 4))), SQUARE)
     far = network((256, 0, 0, 0))
     assert fold_pads(far) is far
 

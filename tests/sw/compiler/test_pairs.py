@@ -6,25 +6,16 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, pairs_of
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.sw.compiler.emit.hazards import races
-from dovetail.sw.network import ir, reference
+from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
-from dovetail.sw.runtime.compiled_network import compile_network
+from tests.sw.compiler.whole import run_whole
 
 SHAPES = {"4x8x2": (4, 8, 2), "4x8x4": (4, 8, 4), "8x16x4": (8, 16, 4), "3x5x8": (3, 5, 8)}
 
 
 def pairs(graph: ir.Graph, config: Config) -> list[bool]:
     """Of each convolution that ran, to the interpreter's bytes, whether reads had two pixels."""
-    compiled = compile_network(graph, config)
-    assert not compiled.code.host_reasons
-    rng = np.random.default_rng(5)
-    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
-    result = compiled.run(inputs)
-    for name, value in reference.run(graph, inputs).items():
-        np.testing.assert_array_equal(result.outputs[name], value)
-    assert result.cycles == compiled.report().cycles
-    assert not any(races(timeline) for timeline in result.timeline)
+    _, result = run_whole(graph, config)
     (timeline,) = result.timeline
     return [
         pairs_of(config, Op(op), View(Unit.ARRAY, registers))
