@@ -44,6 +44,7 @@ class Accelerator(wiring.Component):
     m_axi_*: AXI4 manager, system memory; reads and writes are independent, one id each.
     irq: a run has ended (level).
     trace_busy: a run is under way; its first cycle is cycle 0.
+    trace_faulted: the last run ended with a fault, unless one is under way.
     trace_<unit>_start, _fetch, _pc, _end: see :class:`dovetail.hw.sequencer.control.Trace`.
     """
 
@@ -57,7 +58,7 @@ class Accelerator(wiring.Component):
             members |= {f"{MEMORY_PREFIX}{name}": member for name, member in channels.members.items()}
         members["irq"] = Out(1)
         if trace:
-            members["trace_busy"] = Out(1)
+            members |= {"trace_busy": Out(1), "trace_faulted": Out(1)}
             for unit in Unit:
                 for part, member in Trace().members.items():
                     members[f"trace_{unit.name.lower()}_{part}"] = member
@@ -86,7 +87,7 @@ class Accelerator(wiring.Component):
             host.faulted.eq(runner.faulted),
         ]
         if self.trace:
-            m.d.comb += self.trace_busy.eq(runner.busy)
+            m.d.comb += [self.trace_busy.eq(runner.busy), self.trace_faulted.eq(runner.faulted)]
             for unit in Unit:
                 trace = runner.trace[unit]
                 for part in trace.signature.members:

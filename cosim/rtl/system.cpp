@@ -8,15 +8,21 @@
 #include "verilated.h"
 #include "waves.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace {
 
 constexpr unsigned IN_FLIGHT = 256;
+
+// The host's registers, and the bits of CONTROL (isa/host.py).
+enum Register : uint32_t { CONTROL = 0x10, PROGRAM = 0x20, PAGES = 0x24, BASE = 0x28 };
+constexpr uint32_t START = 3;  // with the interrupt
 
 enum Status { DONE = 0, TIMEOUT = 1, PROTOCOL = 3 };
 
@@ -29,10 +35,22 @@ struct Event {
     int64_t cycle, memory, manager, kind, value;
 };
 
-struct Part {
-    uint64_t origin = 0, past = 0;  // the run's cycle 0, and the cycle after its last one
-    bool running = false, finished = false, shows_ar = false, shows_aw = false;
+// A run of an accelerator: its cycle 0, and the cycle after its last one.
+struct Run {
+    uint64_t origin = 0, past = 0;
+    bool faulted = false;
     Timeline timeline;
+};
+
+struct Part {
+    bool running = false, shows_ar = false, shows_aw = false;
+    std::vector<Run> runs;
+};
+
+// A program that waits for others: where its accelerator's registers are and its number, how many jobs it waits for.
+struct Job {
+    uint32_t registers, program, pages, base;
+    int64_t part, earliest, waits;
 };
 
 }  // namespace
@@ -47,6 +65,7 @@ struct System {
     Part parts[COUNT];
     std::vector<Event> events;
     bool log = false;
+    uint32_t irq = 0;  // in the cycle that has passed
     uint64_t now = 0;
     Waves waves;
 
@@ -70,8 +89,10 @@ struct System {
         t->m_axi_rid = reads.empty() ? 0 : reads.front();
         t->m_axi_bid = writes.empty() ? 0 : writes.front();
         clock.settle();
+        irq = t->irq;
         handshakes();
-#define UNIT(trace, number, name) NOTE_UNIT(part.timeline, t, trace, number, name, now - part.origin)
+#define UNIT(trace, number, name) \
+    NOTE_UNIT(part.runs.back().timeline, t, trace, number, name, now - part.runs.back().origin)
 #define ACCELERATOR(k)                                                                                               \
     {                                                                                                                \
         Part& part = parts[k];                                                                                       \
@@ -83,8 +104,8 @@ struct System {
             UNIT(a##k##_trace, 3, store)                                                                             \
         } else if (part.running) {                                                                                   \
             part.running = false;                                                                                    \
-            part.finished = true;                                                                                    \
-            part.past = now;                                                                                         \
+            part.runs.back().past = now;                                                                             \
+            part.runs.back().faulted = t->a##k##_trace_faulted;                                                      \
         }                                                                                                            \
         if (log) show(k, part, t->a##k##_trace_bus);                                                                 \
     }
@@ -100,8 +121,7 @@ struct System {
 
     void begin(Part& part) {
         part.running = true;
-        part.origin = now;
-        part.timeline.clear();
+        part.runs.emplace_back().origin = now;
     }
 
     void note(int64_t at_memory, int64_t manager, Kind kind, int64_t value) {
@@ -154,6 +174,78 @@ struct System {
     }
 };
 
+namespace {
+
+// What the host knows of its jobs. It sees interrupts in each cycle, also while it writes.
+struct Host {
+    System* s;
+    const Job* jobs;
+    int count;
+    const int32_t* waits;
+    int32_t* runs;  // -1 until a job is started
+    uint64_t zero;
+    std::vector<int64_t> ready, missing;  // by job; how many it still waits for
+    std::vector<std::vector<int>> readers;
+    std::vector<int> under_way;  // the job of an accelerator, -1: none
+    int open = 0;                // jobs that are under way
+
+    Host(System* s, const Job* jobs, int count, const int32_t* waits, int32_t* runs)
+        : s(s), jobs(jobs), count(count), waits(waits), runs(runs), zero(s->now), readers(count), under_way(COUNT, -1) {
+        for (int job = 0; job < count; ++job) {
+            ready.push_back(jobs[job].earliest);
+            missing.push_back(jobs[job].waits);
+            for (int64_t n = 0; n < jobs[job].waits; ++n) readers[*waits++].push_back(job);
+            runs[job] = -1;
+        }
+    }
+
+    // A cycle passes; runs whose interrupts are seen in it have ended.
+    void pass() {
+        s->cycle();
+        const int64_t cycle = s->now - 1 - zero;
+        for (int k = 0; k < COUNT; ++k) {
+            const int job = under_way[k];
+            const std::vector<Run>& of = s->parts[k].runs;
+            if (LIKELY(job < 0 || !(s->irq >> k & 1)) || int(of.size()) <= runs[job] || !of.back().past) continue;
+            under_way[k] = -1;
+            --open;
+            for (int other : readers[job]) {
+                if (of.back().faulted) continue;
+                ready[other] = std::max(ready[other], cycle);
+                --missing[other];
+            }
+        }
+    }
+
+    // The job to be started now, -1 if none is ready.
+    int next() {
+        int best = -1;
+        for (int job = 0; job < count; ++job)
+            if (runs[job] < 0 && !missing[job] && ready[job] <= int64_t(s->now - 1 - zero) &&
+                (best < 0 || ready[job] < ready[best]))
+                best = job;
+        if (best >= 0) {
+            runs[best] = int(s->parts[jobs[best].part].runs.size());
+            under_way[jobs[best].part] = best;
+            ++open;
+        }
+        return best;
+    }
+
+    bool done() const {
+        for (int job = 0; job < count; ++job)
+            if (runs[job] < 0 && !missing[job]) return false;
+        return !open && s->idle();
+    }
+
+    bool write(uint32_t address, uint32_t value) {
+        uint8_t response;
+        return host_write(s->top.get(), address, value, &response, [this] { pass(); }) && !response;
+    }
+};
+
+}  // namespace
+
 extern "C" {
 #pragma GCC visibility push(default)
 
@@ -177,7 +269,7 @@ int sys_read(System* s, uint32_t address, uint32_t* value, uint8_t* response) {
 
 // Forgets the runs so far; handshakes are noted from now on, or no longer.
 void sys_begin(System* s, int log) {
-    for (Part& part : s->parts) part.finished = false;
+    for (Part& part : s->parts) part.runs.clear();
     s->events.clear();
     s->log = log;
 }
@@ -191,20 +283,48 @@ int sys_finish(System* s, int started, uint64_t limit) {
     for (const uint64_t first = s->now; s->now - first < limit;) {
         if (s->memory.violation) return PROTOCOL;
         int ended = 0;
-        for (const Part& part : s->parts) ended += part.finished;
+        for (const Part& part : s->parts) ended += !part.running && !part.runs.empty();
         if (ended == started && s->idle()) return DONE;
         s->cycle();
     }
     return TIMEOUT;
 }
 
+// The host of docs/systems.md: starts jobs as they become ready, until all have ended that can. `waits`: the numbers of
+// the jobs that each waits for, job by job; `runs`: of each job the number of its accelerator's run, -1 if it never
+// started. Cycle 0 of the system is the first one.
+int sys_jobs(System* s, int count, const Job* jobs, const int32_t* waits, uint64_t reaction, uint64_t limit,
+             int32_t* runs) {
+    Host host{s, jobs, count, waits, runs};
+    while (!host.done()) {
+        if (s->memory.violation) return PROTOCOL;
+        if (s->now - host.zero >= limit) return TIMEOUT;
+        host.pass();
+        const int job = host.next();
+        if (job < 0) continue;
+        for (const uint64_t begins = s->now - 1 + reaction; s->now < begins;) host.pass();
+        for (const auto& [offset, value] : {std::pair{PROGRAM, jobs[job].program}, std::pair{PAGES, jobs[job].pages},
+                                            std::pair{BASE, jobs[job].base}, std::pair{CONTROL, START}})
+            if (!host.write(jobs[job].registers + offset, value)) return TIMEOUT;
+    }
+    return DONE;
+}
+
 const char* sys_violation(System* s) { return s->memory.violation ? s->memory.violation : ""; }
 uint64_t sys_now(System* s) { return s->now; }
-uint64_t sys_origin(System* s, int k) { return s->parts[k].origin; }
-uint64_t sys_cycles(System* s, int k) { return s->parts[k].past - s->parts[k].origin; }
 int sys_irq(System* s) { return s->top->irq; }
 
-uint64_t sys_entries(System* s, int k, int64_t* out) { return s->parts[k].timeline.copy(out); }
+// Of a run of an accelerator, by their numbers: cycle 0, cycles, whether it ended with a fault.
+void sys_run(System* s, int k, int run, uint64_t* out) {
+    const Run& found = s->parts[k].runs[run];
+    out[0] = found.origin;
+    out[1] = found.past - found.origin;
+    out[2] = found.faulted;
+}
+
+uint64_t sys_entries(System* s, int k, int run, int64_t* out) {
+    return s->parts[k].runs[run].timeline.copy(out);
+}
 
 uint64_t sys_events(System* s, int64_t* out) {
     if (out && !s->events.empty()) memcpy(out, s->events.data(), s->events.size() * sizeof(Event));

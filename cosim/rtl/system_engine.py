@@ -1,7 +1,7 @@
 """A Verilated system: several accelerators, their interconnect, one memory."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -18,6 +18,10 @@ from dovetail.hw.verilog import simulation_verilog
 from dovetail.isa.common.build_cache import default_cache, noted_library
 from dovetail.isa.config.system import System
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, OKAY
+from dovetail.isa.instructions.table import PAGE_WORDS, Unit
+from dovetail.isa.timing.jobs import Job, before, check_jobs
+from dovetail.isa.timing.sequencer import as_words
+from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
 
 TOP = "system"
@@ -62,6 +66,24 @@ class SystemRun:
     handshakes: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class JobsRun:
+    """What jobs have done, in their order: cycle 0 of each run in cycles of the system, and its timeline in cycles of
+    its own; None of a job that never started. Counters are those of each accelerator's last run."""
+
+    origins: tuple[int | None, ...]
+    timelines: tuple[Timeline | None, ...]
+
+
+class _Job(ctypes.Structure):
+    """`Job` of system.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("registers", "program", "pages", "base")),
+        *((name, ctypes.c_int64) for name in ("part", "earliest", "waits")),
+    )
+
+
 class SystemEngine:
     """Runs programs on the RTL of a system, cycle by cycle in C++.
 
@@ -86,7 +108,7 @@ class SystemEngine:
         self._library = ctypes.CDLL(str(system_library(system, default_cache() if cache is None else Path(cache))))
         self._library.sys_new.restype = ctypes.c_void_p
         self._library.sys_violation.restype = ctypes.c_char_p
-        for name in ("now", "origin", "cycles", "entries", "events"):
+        for name in ("now", "entries", "events"):
             getattr(self._library, f"sys_{name}").restype = ctypes.c_uint64
         self._handle = ctypes.c_void_p()
         self.reset()
@@ -139,15 +161,8 @@ class SystemEngine:
 
         ``memory`` is system memory, changed in place. Raises :class:`RtlError`.
         """
-        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
-            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
         words = {name: program_words(memory, start.program, start.pages) for name, start in starts.items()}
-        timing = self.system.memory
-        self._library.sys_memory(
-            self._handle,
-            ctypes.c_void_p(memory.ctypes.data),
-            *map(ctypes.c_uint64, (len(memory), timing.read_latency, timing.write_latency, timing.beat_cycles)),
-        )
+        self._attach(memory)
         for name, start in starts.items():
             for register, value in (("PROGRAM", start.program), ("PAGES", start.pages), ("BASE", start.base)):
                 self.write_register(name, register, value)
@@ -155,22 +170,90 @@ class SystemEngine:
         for name, start in starts.items():
             self._library.sys_advance(self._handle, ctypes.c_uint64(start.wait))
             self.write_register(name, "CONTROL", CONTROL_START.mask)
-        status = self._library.sys_finish(self._handle, len(starts), ctypes.c_uint64(self.limit))
+        self._check(self._library.sys_finish(self._handle, len(starts), ctypes.c_uint64(self.limit)))
+        handshakes = self._rows("events")
+        results, origins = {}, {}
+        for name in starts:
+            origins[name], line = self._timeline(name, 0, words[name], last=True)
+            results[name] = RunResult(memory, line.cycles, line, line.counters, line.fault)
+        self._library.sys_begin(self._handle, 0)
+        return SystemRun(results, origins, handshakes)
+
+    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobsRun:
+        """Run the jobs of a plan, each as soon as the host can start it (:mod:`dovetail.isa.timing.jobs`), to the end
+        of all. Their words must be in ``memory`` already.
+
+        ``memory`` is system memory, changed in place. Raises :class:`RtlError`, and ConfigError for jobs that would
+        wait for ever.
+        """
+        check_jobs(self.system, jobs)
+        pages = [len(as_words(job.words)) // PAGE_WORDS for job in jobs]
+        words = [program_words(memory, job.address, n) for job, n in zip(jobs, pages, strict=True)]
+        self._attach(memory)
+        self._library.sys_begin(self._handle, 0)
+        zero = int(self._library.sys_now(self._handle))
+        numbers = {part.name: k for k, part in enumerate(self.system.accelerators)}
+        waits = before(jobs)
+        given = (_Job * len(jobs))(
+            *(
+                _Job(self.system[job.accelerator].registers, job.address, n, job.base, numbers[job.accelerator],
+                     job.earliest, len(others))
+                for job, n, others in zip(jobs, pages, waits, strict=True)
+            )
+        )  # fmt: skip
+        order = np.array([other for others in waits for other in others], np.int32)
+        runs = np.zeros(len(jobs), np.int32)
+        status = self._library.sys_jobs(
+            self._handle,
+            len(jobs),
+            given,
+            ctypes.c_void_p(order.ctypes.data),
+            ctypes.c_uint64(self.system.reaction),
+            ctypes.c_uint64(self.limit),
+            ctypes.c_void_p(runs.ctypes.data),
+        )
+        self._check(status)
+        last = {job.accelerator: n for n, job in enumerate(jobs) if runs[n] >= 0}
+        origins, timelines = list[int | None](), list[Timeline | None]()
+        for n, (job, run) in enumerate(zip(jobs, runs.tolist(), strict=True)):
+            origin, line = None, None
+            if run >= 0:
+                origin, line = self._timeline(job.accelerator, run, words[n], last=last[job.accelerator] == n)
+                origin -= zero
+            origins.append(origin)
+            timelines.append(line)
+        return JobsRun(tuple(origins), tuple(timelines))
+
+    def _attach(self, memory: Bytes) -> None:
+        """Make bytes the system's memory."""
+        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
+            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
+        timing = self.system.memory
+        self._library.sys_memory(
+            self._handle,
+            ctypes.c_void_p(memory.ctypes.data),
+            *map(ctypes.c_uint64, (len(memory), timing.read_latency, timing.write_latency, timing.beat_cycles)),
+        )
+
+    def _check(self, status: int) -> None:
+        """Raises :class:`RtlError` for a status other than 0."""
         if status:
             message = self._library.sys_violation(self._handle).decode()
             raise RtlError(FAILURES[status].format(limit=self.limit, message=message))
-        handshakes = self._rows("events")
-        self._library.sys_begin(self._handle, 0)
-        numbers = {part.name: k for k, part in enumerate(self.system.accelerators)}
-        results = {}
-        for name in starts:
-            cycles, counters, fault = outcome(partial(self.read_register, name))
-            timeline = timeline_of(
-                self._rows("entries", numbers[name]), self.system[name].config, words[name], cycles, counters, fault
-            )
-            results[name] = RunResult(memory, cycles, timeline, counters, fault)
-        origins = {name: int(self._library.sys_origin(self._handle, numbers[name])) for name in starts}
-        return SystemRun(results, origins, handshakes)
+
+    def _timeline(self, name: str, run: int, words: npt.NDArray[np.uint64], *, last: bool) -> tuple[int, Timeline]:
+        """Cycle 0 and timeline of an accelerator's run. Only of the ``last`` one the registers still tell counters and
+        fault; the host starts no other behind a fault."""
+        number = [part.name for part in self.system.accelerators].index(name)
+        found = (ctypes.c_uint64 * 3)()
+        self._library.sys_run(self._handle, number, run, found)
+        origin, cycles, faulted = found
+        counters, fault = dict[Unit, Counters](), None
+        if last:
+            _, counters, fault = outcome(partial(self.read_register, name))
+        assert bool(faulted) == (fault is not None)
+        config = self.system[name].config
+        return origin, timeline_of(self._rows("entries", number, run), config, words, cycles, counters, fault)
 
     def _rows(self, what: str, *number: int) -> npt.NDArray[np.int64]:
         """Rows of five numbers that the library has noted."""

@@ -19,7 +19,9 @@ WINDOW = 1 << ADDRESS_BITS
 """Bytes of an accelerator's registers in the host's address space."""
 DEFAULT_MEMORY = 64 << 20
 MEMORY_KINDS = ("fixed",)
-PARTS = ("accelerators", "interconnect", "memory")
+DEFAULT_REACTION = 100
+MAX_REACTION = 1 << 20
+PARTS = ("accelerators", "interconnect", "memory", "host")
 """Tables of a system's file."""
 
 
@@ -43,6 +45,8 @@ class System:
     memory: timing of system memory, the same for all. What a part's configuration says of it does not count.
     memory_bytes: size of system memory, from address 0 on; a multiple of 4096.
     bus: data bits of memory; that of the widest accelerator if None.
+    reaction: cycles from the one in which the host could begin to start a program to the one in which it does,
+        1..2^20 (:mod:`dovetail.isa.timing.jobs`).
 
     Raises
     ------
@@ -54,6 +58,7 @@ class System:
     memory: MemoryTiming = field(default_factory=MemoryTiming)
     memory_bytes: int = DEFAULT_MEMORY
     bus: int | None = None
+    reaction: int = DEFAULT_REACTION
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.accelerators) <= MAX_ACCELERATORS:
@@ -85,6 +90,9 @@ class System:
                 f"interconnect: bus must be one of {wide}, as the widest accelerator has {widest}, not {self.bus}"
             )
 
+        if isinstance(self.reaction, bool) or self.reaction not in range(1, MAX_REACTION + 1):
+            raise ConfigError(f"host: reaction must be 1..{MAX_REACTION} cycles, not {self.reaction!r}")
+
     @property
     def memory_bus(self) -> int:
         """Data bits of memory."""
@@ -111,13 +119,16 @@ class System:
                 raise ConfigError(f"{name} must be a table, not {tables[name]!r}")
         accelerators = tables.get("accelerators", {})
         parts = tuple(_part(name, given, n, folder) for n, (name, given) in enumerate(accelerators.items()))
-        interconnect, memory = (dict(tables.get(name, {})) for name in PARTS[1:])
+        interconnect, memory, host = (dict(tables.get(name, {})) for name in PARTS[1:])
         _check_names("interconnect", interconnect, ("bus",))
+        _check_names("host", host, ("reaction",))
         kind, size = memory.pop("kind", MEMORY_KINDS[0]), memory.pop("size", DEFAULT_MEMORY)
         if kind not in MEMORY_KINDS:
             raise ConfigError(f"memory: kind must be one of {', '.join(MEMORY_KINDS)}, not {kind!r}")
         _check_names("memory", memory, ("kind", "size", *vars(MemoryTiming())))
-        return cls(parts, memory_of(memory), _read_size(size), interconnect.get("bus"))
+        return cls(
+            parts, memory_of(memory), _read_size(size), interconnect.get("bus"), host.get("reaction", DEFAULT_REACTION)
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "System":

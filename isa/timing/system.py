@@ -7,7 +7,7 @@ final, and there is one end: what the hardware does. It is slower than one accel
 microseconds for each burst, and there are as many rounds as transfers in the worst case.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.timing.core import run
 from dovetail.isa.timing.dma import ADDRESS, PLACE, READ_END, WRITE_END, WRITE_FIRST, Shape, bursts
 from dovetail.isa.timing.interconnect import DATA, NEVER, Addresses, WriteData
+from dovetail.isa.timing.jobs import Job, check_jobs, origins
 from dovetail.isa.timing.memory import Broken, Direction
 from dovetail.isa.timing.run import check_places, timeline_of, without_words, work_of
 from dovetail.isa.timing.sequencer import CHECK, Words, as_words
@@ -63,29 +64,96 @@ def time_system(
         When an address is not what a host can set.
     """
     size = system.memory_bytes if memory_bytes is None else memory_bytes
-    players: dict[str, _Player] = {}
-    timelines: dict[str, Timeline] = {}
-    for name, begun in programs.items():
-        config = replace(system[name].config, memory=system.memory)
-        if config.serial:
-            raise ConfigError(f"accelerators.{name}: must not be microcoded to be timed among others")
-        check_places(begun.address, begun.base, size, broken)
-        if len(as_words(begun.words)):
-            players[name] = _Player(config, begun, size, broken)
-        else:
-            timelines[name] = without_words()
-    total = sum(player.beats for player in players.values())
+    players = {name: _player(system, name, begun, size, broken) for name, begun in programs.items()}
+    _check_beats(players.values())
+    _settle(system, lambda: list(players.items()))
+    return {name: player.timeline for name, player in players.items()}
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """When jobs run, in their order: cycle 0 of each run in cycles of the system, and its timeline in cycles of its
+    own; None of a job that never starts, as one that it waits for has faulted."""
+
+    origins: tuple[int | None, ...]
+    timelines: tuple[Timeline | None, ...]
+
+    @property
+    def ends(self) -> tuple[int | None, ...]:
+        """The cycle behind each run's last one."""
+        return tuple(
+            None if origin is None or line is None else origin + line.cycles
+            for origin, line in zip(self.origins, self.timelines, strict=True)
+        )
+
+    @property
+    def cycles(self) -> int:
+        """From the system's cycle 0 to the end of the last run."""
+        return max((end for end in self.ends if end is not None), default=0)
+
+
+def time_jobs(system: System, jobs: Sequence[Job], *, memory_bytes: int | None = None, broken: Broken = ()) -> JobTimes:
+    """When everything in the jobs of a plan happens; parameters and errors are those of :func:`time_system`.
+
+    Raises
+    ------
+    ConfigError
+        Also for jobs of an accelerator that the system has not, and for jobs that would wait for ever.
+    """
+    check_jobs(system, jobs)
+    size = system.memory_bytes if memory_bytes is None else memory_bytes
+    players = [_player(system, job.accelerator, Begun(job.words, job.address, job.base), size, broken) for job in jobs]
+    _check_beats(players)
+    found: list[int | None] = []
+
+    def begin() -> list[tuple[str, _Player]]:
+        lines = [player.timeline for player in players]
+        found[:] = origins(
+            jobs, system.reaction, [line.cycles for line in lines], [line.fault is not None for line in lines]
+        )
+        started = [n for n, origin in enumerate(found) if origin is not None]
+        for n in started:
+            players[n].begin(found[n] or 0)
+        return [(jobs[n].accelerator, players[n]) for n in started]
+
+    _settle(system, begin)
+    lines = (None if origin is None else player.timeline for origin, player in zip(found, players, strict=True))
+    return JobTimes(tuple(found), tuple(lines))
+
+
+def _player(system: System, name: str, begun: Begun, size: int, broken: Broken) -> "_Player":
+    """The player of an accelerator's program. Raises ConfigError or ValueError."""
+    config = replace(system[name].config, memory=system.memory)
+    if config.serial:
+        raise ConfigError(f"accelerators.{name}: must not be microcoded to be timed among others")
+    check_places(begun.address, begun.base, size, broken)
+    return _Player(config, begun, size, broken)
+
+
+def _check_beats(players: Iterable["_Player"]) -> None:
+    """Raises ConfigError for transfers of too many beats."""
+    total = sum(player.beats for player in players)
     if total > MOST_BEATS:
         raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed among others, not {total}")
-    ordered = [players.get(part.name) for part in system.accelerators]
-    while players:
-        reads = [player.flow(Unit.LOAD) if player else _Flow((), 1) for player in ordered]
-        writes = [player.flow(Unit.STORE) if player else _Flow((), 1) for player in ordered]
+
+
+def _settle(system: System, begin: Callable[[], list[tuple[str, "_Player"]]]) -> None:
+    """Plays rounds until nothing changes. ``begin``: lets the runs of a round begin; they and their accelerators, those
+    of an accelerator in order."""
+    while True:
+        running = begin()
+        managers = [
+            ([player for name, player in running if name == part.name], part.config.outstanding)
+            for part in system.accelerators
+        ]
+        reads, writes = (
+            [_Flow([t for player in players for t in player.moves(unit)], most) for players, most in managers]
+            for unit in (Unit.LOAD, Unit.STORE)
+        )
         _serve(reads, _Reads(system.memory), READ_END)
-        _serve(writes, _Writes(system.memory, len(ordered)), WRITE_END)
-        if not sum(player.learns() for player in players.values()):
-            break
-    return {name: players[name].timeline if name in players else timelines[name] for name in programs}
+        _serve(writes, _Writes(system.memory, len(managers)), WRITE_END)
+        if not sum(player.learns() for _, player in running):
+            return
 
 
 @dataclass
@@ -110,10 +178,16 @@ class _Player:
 
     def __init__(self, config: Config, begun: Begun, memory_bytes: int, broken: Broken) -> None:
         self.config, self.begun = config, begun
+        self.origin = begun.cycle
         words = as_words(begun.words)
-        self.work, self.operations = work_of(config, words, begun.address, begun.base, memory_bytes, broken)
         self.known: dict[tuple[bool, int], _Transfer] = {}
         """By whether it is a fetch, and number of the page or operation."""
+        self.transfers: dict[Unit, list[tuple[tuple[bool, int], int]]] = {Unit.LOAD: [], Unit.STORE: []}
+        """Of a unit what it transfers, and the start."""
+        if not len(words):
+            self.timeline = without_words()
+            return
+        self.work, self.operations = work_of(config, words, begun.address, begun.base, memory_bytes, broken)
         rows = self.operations.registers()
         for n, unit in enumerate(self.operations.units.tolist()):
             if unit in (Unit.LOAD, Unit.STORE) and not self.work.causes[n]:
@@ -135,26 +209,33 @@ class _Player:
         self.timeline = timeline_of(run(self.work), self.operations)
         line = self.timeline
         numbers = np.searchsorted(self.operations.pcs, line.pc)
-        self.transfers: dict[Unit, list[tuple[tuple[bool, int], int]]] = {Unit.LOAD: [], Unit.STORE: []}
-        """Of a unit what it transfers, and the start."""
+        self.transfers = {Unit.LOAD: [], Unit.STORE: []}
         for unit, op, pc, n, start, works in zip(
             *(a.tolist() for a in (line.unit, line.op, line.pc, numbers, line.start, line.works)), strict=True
         ):
             if unit in self.transfers and works:
                 key = (True, pc) if op == FETCH else (False, n)
                 self.transfers[Unit(unit)].append((key, start))
-                self.known[key].verified = self.begun.cycle + start + CHECK
+                self.known[key].verified = self.origin + start + CHECK
 
-    def flow(self, unit: Unit) -> "_Flow":
-        """The bursts of LOAD or STORE."""
-        return _Flow([self.known[key] for key, _ in self.transfers[unit]], self.config.outstanding)
+    def begin(self, cycle: int) -> None:
+        """Let the run begin in a cycle of the system."""
+        self.origin = cycle
+        for key, start in (*self.transfers[Unit.LOAD], *self.transfers[Unit.STORE]):
+            self.known[key].verified = cycle + start + CHECK
+
+    def moves(self, unit: Unit) -> list[_Transfer]:
+        """The transfers of LOAD or STORE, in order."""
+        return [self.known[key] for key, _ in self.transfers[unit]]
 
     def learns(self) -> bool:
         """Takes over how long transfers really lasted; whether that was news."""
+        if not self.known:
+            return False
         cycles, fetches = self.work.cycles.copy(), self.work.fetches.copy()
         for key, start in (*self.transfers[Unit.LOAD], *self.transfers[Unit.STORE]):
             fetched, number = key
-            lasted = self.known[key].end - self.begun.cycle - start
+            lasted = self.known[key].end - self.origin - start
             (fetches if fetched else cycles)[number] = max(lasted, CHECK + 1)
         if np.array_equal(cycles, self.work.cycles) and np.array_equal(fetches, self.work.fetches):
             return False

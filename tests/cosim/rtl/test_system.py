@@ -15,9 +15,10 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.host import ID
 from dovetail.isa.timing.interconnect import DATA, TURN, Addresses
+from dovetail.isa.timing.jobs import Job
 from dovetail.isa.timing.memory import Direction
 from dovetail.isa.timing.operations import forget
-from dovetail.isa.timing.system import Begun, time_system
+from dovetail.isa.timing.system import Begun, time_jobs, time_system
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
@@ -188,6 +189,42 @@ def test_faults_in_one_while_others_go_on(engine: SystemEngine) -> None:
         faults |= {result.fault.cause for result in run.results.values() if result.fault}
         ran += sum(result.fault is None for result in run.results.values())
     assert len(faults) > 3 and ran > 3
+
+
+def test_jobs_that_wait_for_one_another(engine: SystemEngine) -> None:
+    """Every job starts when the host's rule says, and everything in it is in its cycle; also behind a fault."""
+    system, rng = engine.system, random.Random(51015)
+    if any(part.config.serial for part in system.accelerators):
+        pytest.skip("a microcoded accelerator is not timed among others")
+    never, faults = 0, 0
+    for _ in range(8):
+        work = {}
+        for n in range(rng.randrange(1, 4 * len(system.accelerators))):
+            part = rng.choice(system.accelerators)
+            make = illegal_program if rng.random() < 0.15 else legal_program
+            work[f"{n} {part.name}"] = make(rng, part.config)
+        memory, starts = together(work, (0,) * len(work))
+        jobs = []
+        for n, (name, start) in enumerate(starts.items()):
+            words = program_words(memory, start.program, start.pages)
+            free = [m for m in range(n) if rng.random() < 0.3]
+            earliest = rng.choice((0, 0, rng.randrange(5000)))
+            jobs.append(Job(name.split()[1], words, start.program, start.base, tuple(free), earliest))
+        expected = time_jobs(system, jobs, memory_bytes=len(memory))
+        engine.reset()
+        run = engine.run_jobs(memory, jobs)
+        assert run.origins == expected.origins
+        for n, (mine, other) in enumerate(zip(run.timelines, expected.timelines, strict=True)):
+            if mine is None or other is None:
+                assert mine is other is None
+                never += 1
+                continue
+            faults += mine.fault is not None
+            assert (mine.cycles, mine.fault) == (other.cycles, other.fault), n
+            assert mine.counters in ({}, other.counters)
+            for column in ("unit", "op", "pc", "start", "end", "works"):
+                np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), f"{n} {column}")
+    assert never and faults
 
 
 def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeypatch: pytest.MonkeyPatch) -> None:

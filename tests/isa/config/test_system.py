@@ -76,6 +76,9 @@ WRONG = {
     part() + "[interconnect]\nbus = true": "interconnect: bus must be one of 64, 128, 256, 512, as the widest"
     " accelerator has 64, not True",
     part() + "[interconnect]\nwidth = 64": 'interconnect: "width" must be a name of its parts; known: bus',
+    part() + "[host]\nreaction = 0": "host: reaction must be 1..1048576 cycles, not 0",
+    part() + "[host]\nreaction = true": "host: reaction must be 1..1048576 cycles, not True",
+    part() + "[host]\nspeed = 3": 'host: "speed" must be a name of its parts; known: reaction',
     part() + '[memory]\nkind = "hbm"': "memory: kind must be one of fixed, not 'hbm'",
     part() + "[memory]\nlatency = 3": 'memory: "latency" must be a name of its parts; did you mean "read_latency"?',
     part() + "[memory]\nread_latency = 0": "read_latency must be 1..4096, not 0",
