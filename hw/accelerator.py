@@ -119,7 +119,7 @@ class Accelerator(wiring.Component):
             wiring.connect(m, sequencer.cores[unit], core.core)
         for unit in Unit:
             wiring.connect(m, sequencer.activity[unit], statistics.activity[unit])
-            wiring.connect(m, statistics.stalls[unit], host.stalls[unit])
+        wiring.connect(m, host.counter, statistics.counter)
         self._connect_buses(m, host, load.axi, store.axi)
         self._run(m, host, sequencer)
         m.d.comb += [

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.sequencer.control import Fault
 from dovetail.hw.sequencer.frontend import PAGES_BITS
-from dovetail.hw.sequencer.statistics import Stalls
+from dovetail.hw.sequencer.statistics import Counter
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import (
     ADDRESS_BITS,
@@ -18,6 +18,7 @@ from dovetail.isa.host import (
     ID,
     OKAY,
     SLVERR,
+    STALLS,
     STATUS_BUSY,
     STATUS_DONE,
     STATUS_FAULT,
@@ -41,12 +42,13 @@ class Host(wiring.Component):
     start: pulse in the cycle after its write: begin a run. Never while ``busy``.
     program, pages, base: what the host has set.
     busy, ended, faulted, first, cycles: state of the run; ``ended`` is a pulse.
-    stalls: of each unit.
+    counter: reads one of the units' counters.
     irq: a run has ended and the interrupt is enabled.
 
     Latency
     -------
     An address that comes with its data is taken in the next cycle, and answered in the one after it; so is a read.
+    A counter of a unit is read three cycles after that, up to twenty during a run.
     """
 
     def __init__(self, config: Config) -> None:
@@ -63,7 +65,7 @@ class Host(wiring.Component):
                 "faulted": In(1),
                 "first": In(Fault),
                 "cycles": In(64),
-                "stalls": In(Stalls()).array(len(Unit)),
+                "counter": Out(Counter()),
                 "irq": Out(1),
             }
         )
@@ -92,16 +94,15 @@ class Host(wiring.Component):
             "CYCLES_LO": self.cycles[:32],
             "CYCLES_HI": self.cycles[32:],
         }
-        for unit in Unit:
-            for name in Stalls().members:
-                values[f"{unit.name}_{name.upper()}"] = getattr(self.stalls[unit], name)
-        assert set(values) == set(HOST_REGISTERS)
+        counters = [f"{unit.name}_{stall}" for unit in Unit for stall in STALLS]
+        assert {*values, *counters} == set(HOST_REGISTERS)
 
         def case(register: HostRegister) -> int:
             return register.offset >> 2
 
         # What a manager offers stays until it is taken: in the cycle after it was seen. So ready comes from registers.
-        m.d.sync += bus.arready.eq(bus.arvalid & ~bus.arready & ~bus.rvalid)
+        counter = self.counter
+        m.d.sync += bus.arready.eq(bus.arvalid & ~bus.arready & ~bus.rvalid & ~counter.ask)
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         with m.If(bus.arready):
@@ -110,6 +111,11 @@ class Host(wiring.Component):
                 for name, value in values.items():
                     with m.Case(case(HOST_REGISTERS[name])):
                         m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]
+                for number, name in enumerate(counters):
+                    with m.Case(case(HOST_REGISTERS[name])):
+                        m.d.sync += [counter.number.eq(number), counter.ask.eq(1), bus.rvalid.eq(0), bus.rresp.eq(OKAY)]
+        with m.If(counter.answered):
+            m.d.sync += [counter.ask.eq(0), bus.rvalid.eq(1), bus.rdata.eq(counter.value)]
 
         write = Signal()
         m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~write & ~bus.bvalid)

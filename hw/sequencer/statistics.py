@@ -1,39 +1,54 @@
 """Counts the cycles of a run, and what the units do in them."""
 
-from amaranth import Module, Signal
-from amaranth.lib import wiring
+from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
+from dovetail.hw.common.clocking import delayed
+from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.table import Unit
+
+COUNTERS = len(Unit) * len(STALLS)
+"""Counters of all units; that of the n-th of `STALLS` is number ``len(STALLS) * unit + n``."""
+SETTLE = 3
+"""Cycles from a counter's turn until its row holds what was counted."""
 
 
 class Activity(wiring.Signature):
     """What a unit does in a cycle, at most one of three: it is ``busy`` with an operation or fetch, takes a CFG or a
-    satisfied wait from its queue (``config``), or waits (``token``)."""
+    satisfied wait from its queue (``config``), or waits (``token``). In the others it is idle."""
 
     def __init__(self) -> None:
         super().__init__({"busy": Out(1), "config": Out(1), "token": Out(1)})
 
 
-class Stalls(wiring.Signature):
-    """Cycles of each activity, and those left in which the unit was idle, modulo 2^32."""
+class Counter(wiring.Signature):
+    """A counter is read. ``number`` and ``ask`` stay until ``answered``; ``value`` is modulo 2^32."""
 
     def __init__(self) -> None:
-        super().__init__({"busy": Out(32), "config": Out(32), "token": Out(32), "idle": Out(32)})
+        super().__init__(
+            {"ask": Out(1), "number": Out(range(COUNTERS)), "answered": In(1), "value": In(32)},
+        )
 
 
 class Statistics(wiring.Component):
     """The counters of a run.
 
+    Each has a few bits of its own; all others are rows of one memory with one adder. While the program runs the
+    counters take turns, and what one has counted since its last turn is added to its row: at most a cycle for each.
+
     Members
     -------
     clear: pulse: all to zero. ``running``: count this cycle.
-    activity, stalls: one per unit.
+    activity: one per unit.
     cycles: cycles counted.
+    counter: reads one of :data:`COUNTERS`.
 
     Latency
     -------
-    A cycle is counted in the one after it.
+    A cycle is counted in the one after it. A counter answers two cycles after its turn. Outside a run its turn comes
+    at once, or :data:`SETTLE` cycles after another's.
     """
 
     def __init__(self) -> None:
@@ -42,28 +57,65 @@ class Statistics(wiring.Component):
                 "clear": In(1),
                 "running": In(1),
                 "activity": In(Activity()).array(len(Unit)),
-                "stalls": Out(Stalls()).array(len(Unit)),
                 "cycles": Out(64),
+                "counter": In(Counter()),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        counter = self.counter
         ran = Signal()
         m.d.sync += ran.eq(self.running)
         with m.If(ran):
             m.d.sync += self.cycles.eq(self.cycles + 1)
         with m.If(self.clear):
             m.d.sync += self.cycles.eq(0)
-        for unit in Unit:
-            activity, stalls = self.activity[unit], self.stalls[unit]
-            idle = ~(activity.busy | activity.config | activity.token)
-            for name in Stalls().members:
-                active = idle if name == "idle" else getattr(activity, name)
-                counts, count = Signal(name=f"{unit.name.lower()}_{name}"), getattr(stalls, name)
-                m.d.sync += counts.eq(self.running & active)
-                with m.If(counts):
-                    m.d.sync += count.eq(count + 1)
-                with m.If(self.clear):
-                    m.d.sync += count.eq(0)
+
+        next_turn, turn = Signal(range(COUNTERS)), Signal(range(COUNTERS))
+        taken = Signal(SETTLE - 1)  # whether there was a turn in each of the last cycles
+        take = Signal()
+        m.d.comb += [
+            turn.eq(Mux(ran, next_turn, counter.number)),
+            take.eq(ran | counter.ask & ~taken.any()),
+        ]
+        m.d.sync += taken.eq(Cat(take, taken))
+        with m.If(ran):
+            m.d.sync += next_turn.eq(next_turn + 1)
+
+        few = [Signal(exact_log2(COUNTERS), name=f"few{n}") for n in range(COUNTERS)]
+        counts = Signal(COUNTERS)
+        cleared = Signal(COUNTERS, init=-1)  # its row counts as zero
+        for unit, activity in zip(Unit, self.activity, strict=True):
+            active = [activity.busy, activity.config, activity.token]
+            active.append(~Cat(active).any())
+            for n, this in enumerate(active, len(STALLS) * unit):
+                m.d.sync += counts[n].eq(self.running & this)
+                for k, bit in enumerate(few[n]):  # no carry chain: of so few bits it would take more
+                    m.d.sync += bit.eq(bit ^ (counts[n] & few[n][:k].all()))
+        with m.If(take), m.Switch(turn):
+            for n, own in enumerate(few):
+                with m.Case(n):
+                    m.d.sync += [own.eq(0), cleared[n].eq(0)]
+        with m.If(self.clear):
+            m.d.sync += [cleared.eq(-1), *(own.eq(0) for own in few)]
+
+        m.submodules.rows = rows = memory.Memory(shape=32, depth=COUNTERS, init=[])
+        read, write = rows.read_port(domain="comb"), rows.write_port()
+        row, more, total = Signal(32), Signal(range(COUNTERS + 1)), Signal(32)
+        answer = Signal()
+        m.d.comb += [
+            read.addr.eq(turn),
+            write.addr.eq(delayed(m, "place", turn, 2)[-1]),
+            write.data.eq(total),
+            write.en.eq(taken[-1]),
+            counter.value.eq(total),
+        ]
+        m.d.sync += [
+            row.eq(Mux(cleared.bit_select(turn, 1), 0, read.data)),
+            more.eq(Array(few)[turn] + counts.bit_select(turn, 1)),
+            total.eq(row + more),
+            answer.eq(take & counter.ask & (turn == counter.number)),
+            counter.answered.eq(answer),
+        ]
         return m

@@ -87,6 +87,21 @@ class HostModel:
         return self.irq_enable and self.done
 
 
+async def _count(dut: Any, model: HostModel) -> None:
+    """Answers for the counters, each time after some cycles."""
+    dut.counter__answered.value = 0
+    while True:
+        await RisingEdge(dut.clk)
+        if int(dut.counter__ask.value):
+            await cycles(dut, 1 + int(dut.counter__number.value) % 5)
+            unit, part = divmod(int(dut.counter__number.value), len(STALLS))
+            dut.counter__value.value = model.stalls[Unit(unit)][part]
+            dut.counter__answered.value = 1
+            await cycles(dut, 1)
+            dut.counter__answered.value = 0
+            await cycles(dut, 1)
+
+
 async def _ended(dut: Any, model: HostModel) -> None:
     """A run ends."""
     dut.ended.value = 1
@@ -111,6 +126,7 @@ async def random_accesses(dut: Any) -> None:
             starts[0] += int(dut.start.value)
 
     cocotb.start_soon(count())
+    cocotb.start_soon(_count(dut, model))
     await start(dut)
     for name in HOST_REGISTERS:
         assert await host.read(name) == (model.read(name), AxiResp.OKAY), f"{name} after reset"
@@ -125,9 +141,6 @@ async def random_accesses(dut: Any) -> None:
             model.stalls = {unit: tuple(numbers.getrandbits(32) for _ in STALLS) for unit in Unit}
             dut.busy.value, dut.faulted.value, dut.cycles.value = int(model.busy), int(model.faulted), model.cycles
             dut.first.value = model.cause | model.pc << 4
-            for unit in Unit:
-                for part, value in zip(STALLS, model.stalls[unit], strict=True):
-                    getattr(dut, f"stalls__{int(unit)}__{part.lower()}").value = value
             await cycles(dut, 1)
         if numbers.random() < 0.1:
             await _ended(dut, model)

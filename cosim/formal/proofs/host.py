@@ -1,18 +1,20 @@
 """Proof of the host port: AXI4-Lite, and a start that is a pulse outside a run."""
 
 from amaranth import Module, Signal
-from amaranth.hdl import Assert, Cover
+from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from dovetail.cosim.formal.properties import before, stable
 from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.host.registers import Host
 from dovetail.hw.sequencer.control import Fault
-from dovetail.hw.sequencer.statistics import Stalls
+from dovetail.hw.sequencer.statistics import Counter
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS, OKAY
-from dovetail.isa.instructions.table import Unit
+
+COUNTERS = 0x40
+"""Offset of the units' counters, 64 bytes."""
 
 
 class HostHarness(wiring.Component):
@@ -33,7 +35,7 @@ class HostHarness(wiring.Component):
                 "faulted": In(1),
                 "first": In(Fault),
                 "cycles": In(64),
-                "stalls": In(Stalls()).array(len(Unit)),
+                "counter": Out(Counter()),
             }
         )
 
@@ -42,8 +44,10 @@ class HostHarness(wiring.Component):
         m.submodules.host = host = Host(self.config)
         wiring.connect(m, wiring.flipped(self.bus), host.bus)
         bus = host.bus
-        for unit in Unit:
-            wiring.connect(m, wiring.flipped(self.stalls[unit]), host.stalls[unit])
+        counter = host.counter
+        wiring.connect(m, wiring.flipped(self.counter), counter)
+        m.d.comb += Assume(~counter.answered | counter.ask, "a counter's value comes only when it is asked for")
+        stable(m, "counter", counter.ask, counter.answered, counter.number)
         m.d.comb += [
             host.busy.eq(self.busy),
             host.ended.eq(self.ended),
@@ -67,15 +71,23 @@ class HostHarness(wiring.Component):
         known = before(m, 1)
         write, read = bus.awvalid & bus.awready & bus.wvalid & bus.wready, bus.arvalid & bus.arready
         offers_write = before(m, bus.awvalid & bus.wvalid & ~bus.awready & ~bus.bvalid)
-        offers_read = before(m, bus.arvalid & ~bus.arready & ~bus.rvalid)
+        offers_read = before(m, bus.arvalid & ~bus.arready & ~bus.rvalid & ~counter.ask)
+        counts = bus.araddr[6:] == COUNTERS >> 6
         m.d.comb += [
             Assert((addresses == bus.bvalid) & (data == bus.bvalid), "B: exactly one response per address and data"),
-            Assert(reads == bus.rvalid, "R: exactly one response per address"),
+            Assert(~(bus.rvalid & counter.ask), "no counter is asked for beside an answer"),
+            Assert(reads == bus.rvalid + counter.ask, "R: exactly one response per address"),
             Assert(~before(m, write) | bus.bvalid, "a write is answered in the next cycle"),
-            Assert(~before(m, read) | bus.rvalid, "a read is answered in the next cycle"),
+            Assert(~before(m, read & ~counts) | bus.rvalid, "a read but of a counter is answered in the next cycle"),
+            Assert(~before(m, read & counts) | counter.ask, "a read of a counter asks for it in the next cycle"),
+            Assert(~before(m, counter.answered) | bus.rvalid & ~counter.ask, "a counter's value is the answer"),
+            Assert(~before(m, counter.answered) | (bus.rdata == before(m, counter.value)), "its value is passed on"),
             Assert((bus.awready == write) & (bus.wready == write), "AW, W: taken together, ready only then"),
             Assert(bus.arready == read, "AR: ready only when an address is there"),
-            Assert(~(bus.awready & bus.bvalid) & ~(bus.arready & bus.rvalid), "nothing is taken beside its response"),
+            Assert(
+                ~(bus.awready & bus.bvalid) & ~(bus.arready & (bus.rvalid | counter.ask)),
+                "nothing is taken beside its response",
+            ),
             Assert(write == offers_write, "a write is taken in the cycle after it came"),
             Assert(read == offers_read, "a read is taken in the cycle after it came"),
             Cover(

@@ -29,9 +29,6 @@ def test_read_only_registers(host: Host) -> None:
         ctx.set(host.first.cause, Cause.SRAM_RANGE)
         ctx.set(host.first.pc, 0x12345678)
         ctx.set(host.cycles, 5 << 32 | 100)
-        for n, unit in enumerate(Unit):
-            for k, name in enumerate(("busy", "config", "token", "idle")):
-                ctx.set(getattr(host.stalls[unit], name), 10 * n + k)
         want = {
             "ID": ID,
             "VERSION": VERSION,
@@ -42,15 +39,22 @@ def test_read_only_registers(host: Host) -> None:
             "CYCLES_LO": 100,
             "CYCLES_HI": 5,
         }
-        for n, unit in enumerate(Unit):
-            want |= {f"{unit.name}_{stall}": 10 * n + k for k, stall in enumerate(STALLS)}
+        for unit in Unit:
+            want |= {f"{unit.name}_{stall}": 1000 + 4 * unit + n for n, stall in enumerate(STALLS)}
         for name, value in want.items():
             assert await host_read(ctx, host.bus, name) == (value, OKAY), name
             assert HOST_REGISTERS[name].access == "r"
             assert await host_write(ctx, host.bus, name, 0) == OKAY
             assert await host_read(ctx, host.bus, name) == (value, OKAY), name
 
-    simulate(host, bench)
+    async def counter(ctx: Any) -> None:
+        asked = 0
+        async for _, _, ask, number in ctx.tick().sample(host.counter.ask, host.counter.number):
+            asked = asked + 1 if ask else 0
+            ctx.set(host.counter.answered, asked == 5)
+            ctx.set(host.counter.value, 1000 + number)
+
+    simulate(host, bench, background=(counter,))
 
 
 def test_addresses_and_byte_strobes(host: Host) -> None:
