@@ -1,7 +1,9 @@
 """The core of the timing engine: compiled where there is a C++ compiler, else in Python, with the same results.
 
-Rules for single operations are evaluated outside, for all at once. What is here plays queues, waits and faults:
-`isa/timing/recurrence.cpp`, and the same in `isa/timing/recurrence.py`.
+Rules for single operations are evaluated outside, for all at once. What is here plays queues, waits and faults. For
+memory that always takes as long it does so word by word: `isa/timing/recurrence.cpp`, and the same in
+`isa/timing/recurrence.py`. For accelerators that share a memory, or have one with a past, it does so event by event in
+`isa/timing/events.cpp`, and in another way with the same results in `isa/timing/rounds.py`.
 """
 
 import ctypes
@@ -19,12 +21,16 @@ from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import ToolError, compiler, load
 from dovetail.isa.instructions.checks import READS, REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
-from dovetail.isa.timing import recurrence
+from dovetail.isa.timing import dma, interconnect, recurrence, rounds
+from dovetail.isa.timing.jobs import SEEN, STARTED, WRITTEN, before
 from dovetail.isa.timing.recurrence import Outcome, Played, Work
+from dovetail.isa.timing.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
-SOURCE = "recurrence.cpp"
+SOURCES = ("events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h")
 
+_TRANSFERS = ("MAX_BURST", "BOUNDARY", "ADDRESS", "PLACE", "READ_END", "WRITE_FIRST", "WRITE_END")
+_INTERCONNECT = ("SLICE", "OUTPUT", "DATA", "TURN")
 _NUMBERS = {
     "first_action": FIRST_ACTION,
     "page_ready": PAGE_READY,
@@ -36,10 +42,13 @@ _NUMBERS = {
     "cfg": Op.CFG,
     "sync": Op.SYNC,
     "load": Unit.LOAD,
+    "store": Unit.STORE,
     "bank_conflict": Cause.BANK_CONFLICT,
     "race": Cause.RACE,
     "reads": READS,
     "regions": REGIONS,
+    **{name.lower(): getattr(dma, name) for name in _TRANSFERS},
+    **{name.lower(): getattr(interconnect, name) for name in _INTERCONNECT},
 }
 
 
@@ -75,10 +84,40 @@ class _Job(ctypes.Structure):
     )
 
 
+class _Task(ctypes.Structure):
+    """`Task`: ``earliest`` and ``after`` count if ``origin`` is negative, up to the host."""
+
+    _fields_ = (
+        ("job", _pointer),
+        ("shapes", _pointer),
+        *((name, _int) for name in ("address", "accelerator", "earliest")),
+        ("after", _pointer),
+        ("afters", _int),
+        ("origin", _int),
+    )
+
+
+class _System(ctypes.Structure):
+    """`Machine`, and the host."""
+
+    _fields_ = (
+        ("accelerators", _int),
+        ("outstanding", _pointer),
+        ("bus_bytes", _pointer),
+        ("joined", _int),
+        ("kind", _int),
+        ("memory", _pointer),
+        ("count", _int),
+        ("tasks", _pointer),
+        *((name, _int) for name in ("reaction", "started", "written", "seen")),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "configure": (None, _pointer),
     "registers": (None, _pointer, _int, *[_pointer] * 3),
     "run": (None, _pointer),
+    "play_system": (None, _pointer),
     "play": (_int, _pointer, _int, _pointer, _int, _int, _pointer, _pointer),
     "clock_new": (_pointer, _int, _int),
     "clock_delete": (None, _pointer),
@@ -96,7 +135,8 @@ def library() -> ctypes.CDLL | None:
     except ToolError:
         return None
     try:
-        found = load({SOURCE: files("dovetail.isa.timing").joinpath(SOURCE).read_text()}, default_cache())
+        room = files("dovetail.isa.timing")
+        found = load({name: room.joinpath(name).read_text() for name in SOURCES}, default_cache())
     except (ToolError, OSError) as error:
         reason = str(error).splitlines()[0]
         logging.getLogger("dovetail").warning("warning: timing runs in Python, which is slower: %s", reason)
@@ -127,36 +167,95 @@ def registers(words: Uint64s, columns: Sequence[Int64s]) -> None:
     core.registers(_at(words, np.uint64), len(words), *map(_at, shapes), addresses)
 
 
+class _Columns:
+    """Where the outcome of a program goes, and its ``job``."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work  # whose arrays the job points to
+        self.columns = np.empty((5, len(work.cycles) + len(work.lost)), np.int64)
+        self.works = np.empty(self.columns.shape[1], np.bool_)
+        self.waits = np.empty((np.count_nonzero(work.words & np.uint64(0xFF) == Op.SYNC), 3), np.int64)
+        self.job = _Job(
+            _at(work.words, np.uint64),
+            len(work.words),
+            *map(_at, (work.cycles, work.causes, work.errors, work.regions)),
+            *map(_at, (work.fetches, work.lost)),
+            *(len(work.lost), work.stopped, work.bank_bytes),
+            *map(_at, self.columns),
+            _at(self.works, np.bool_),
+            _at(self.waits),
+        )
+
+    def outcome(self) -> Outcome:
+        """What the core has noted."""
+        job = self.job
+        return Outcome(
+            self.columns[:, : job.elements],
+            self.works[: job.elements],
+            self.waits[: job.waited],
+            job.total,
+            (job.fault, job.fault_pc),
+            list(job.busy),
+            list(job.config),
+            list(job.token),
+        )
+
+
 def run(work: Work) -> Outcome:
     """When everything in a program happens, and how it ends."""
     core = library()
     if core is None:
         return recurrence.run(work)
-    count, pages = len(work.words), len(work.lost)
-    columns = np.empty((5, len(work.cycles) + pages), np.int64)
-    works = np.empty(columns.shape[1], np.bool_)
-    waits = np.empty((np.count_nonzero(work.words & np.uint64(0xFF) == Op.SYNC), 3), np.int64)
-    job = _Job(
-        _at(work.words, np.uint64),
-        count,
-        *map(_at, (work.cycles, work.causes, work.errors, work.regions)),
-        *map(_at, (work.fetches, work.lost)),
-        *(pages, work.stopped, work.bank_bytes),
-        *map(_at, columns),
-        _at(works, np.bool_),
-        _at(waits),
+    columns = _Columns(work)
+    core.run(ctypes.byref(columns.job))
+    return columns.outcome()
+
+
+def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
+    """What becomes of tasks whose accelerators share a memory; see `isa.timing.rounds.play`."""
+    core = library()
+    if core is None:
+        return rounds.play(machine, tasks, starts)
+    columns = [_Columns(task.work) for task in tasks]
+    waits: list[list[int]] = [[] for _ in tasks]
+    earliest, origins, reaction = [0] * len(tasks), [-1] * len(tasks), 0
+    if isinstance(starts, Plan):
+        waits, earliest, reaction = before(starts.jobs), [job.earliest for job in starts.jobs], starts.reaction
+    else:
+        origins = list(starts)
+    afters = [np.array(numbers, np.int64) for numbers in waits]
+    given = (_Task * len(tasks))(
+        *(
+            _Task(
+                ctypes.addressof(mine.job),
+                _at(task.shapes),
+                task.address,
+                task.accelerator,
+                first,
+                _at(after),
+                len(after),
+                origin,
+            )
+            for task, mine, first, after, origin in zip(tasks, columns, earliest, afters, origins, strict=True)
+        )
     )
-    core.run(ctypes.byref(job))
-    return Outcome(
-        columns[:, : job.elements],
-        works[: job.elements],
-        waits[: job.waited],
-        job.total,
-        (job.fault, job.fault_pc),
-        list(job.busy),
-        list(job.config),
-        list(job.token),
+    arrays = [np.array(numbers, np.int64) for numbers in (machine.outstanding, machine.bus_bytes)]
+    kind, *numbers = 0, *vars(machine.memory).values()
+    memory = np.array(numbers, np.int64)
+    system = _System(
+        len(machine.outstanding),
+        *map(_at, arrays),
+        machine.joined,
+        kind,
+        _at(memory),
+        len(tasks),
+        ctypes.addressof(given),
+        *(reaction, STARTED, WRITTEN, SEEN),
     )
+    core.play_system(ctypes.byref(system))
+    return [
+        None if task.origin < 0 else (task.origin, mine.outcome()) for task, mine in zip(given, columns, strict=True)
+    ]
 
 
 def play(words: Uint64s, pages: int, lasting: Int64s, depth: int = QUEUE_DEPTH) -> Played:

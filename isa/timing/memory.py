@@ -3,10 +3,12 @@
 The rule of :class:`Direction` has two other users: the memory of cocotb benches, and in C++ `cosim/rtl/axi_bus.h`.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.timing.sdram import Beat
 
 SRAM_READ = 5
 """Cycles from a read address on an SRAM port to its (rotated) bytes."""
@@ -54,6 +56,40 @@ class Direction(NamedTuple):
     def end(self, last: int) -> int:
         """Of a burst whose last beat comes in cycle ``last``."""
         return last + self.answer
+
+
+class Fixed:
+    """Memory of a latency, burst by burst; see `dovetail.isa.timing.rounds.Memory`."""
+
+    places = 0
+
+    def __init__(self, memory: MemoryTiming) -> None:
+        self._directions = Direction.reads(memory), Direction.writes(memory)
+        self._last = [-memory.beat_cycles, -memory.beat_cycles]
+        self._counts = [0, 0]
+        self._answers: deque[Beat] = deque()
+        self.written: int | None = None
+
+    @property
+    def next(self) -> int | None:
+        """All is decided when a burst comes."""
+        return 0 if self._answers else None
+
+    def take(
+        self, accepted: int, address: int, beats: int, *, write: bool, data: int = 0, beat_bytes: int | None = None
+    ) -> None:
+        """A burst."""
+        rule = self._directions[write]
+        first = rule.first_beat(data - rule.latency if write else accepted, self._last[write])
+        self._last[write] = last = rule.last_beat(first, beats)
+        if write:
+            self.written = last
+        self._answers.append(Beat(write, self._counts[write], True, rule.end(last)))
+        self._counts[write] += 1
+
+    def serve(self) -> list[Beat]:
+        """An answer."""
+        return [self._answers.popleft()]
 
 
 def answers(address: int, length: int, memory_bytes: int, broken: Broken = ()) -> bool:

@@ -291,6 +291,15 @@ class Operations:
             cycles[mine.places] = mine.durations(rules, causes[mine.places] == 0)
         return cycles
 
+    def shapes(self, base: int) -> Int64s:
+        """The `Shape` of each transfer, a row each; 0 of what is none. ``base``: what addresses are relative to."""
+        shapes = np.zeros((len(self), len(Shape._fields)), np.int64)
+        for mine in self.of_units:
+            if mine.unit in (Unit.LOAD, Unit.STORE):
+                view = View(mine.unit, cast(Sequence[int], mine.columns))
+                shapes[mine.places] = np.stack(cast(Sequence[Int64s], Shape.of(view, base)), axis=-1)
+        return shapes
+
     def memory_ends(self) -> Int64s:
         """Of transfers one past the last byte of system memory, from BASE on, if no address wraps; -1 of the others."""
         ends = np.full(len(self), -1)

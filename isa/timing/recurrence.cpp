@@ -1,44 +1,14 @@
 // When words leave the front end and their queues, and which fault comes first: what recurrence.py says, compiled.
 // All numbers of the instruction set come from there.
-#include <algorithm>
-#include <cstdint>
+#include "recurrence.h"
+
 #include <utility>
-#include <vector>
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
-using i64 = int64_t;
-using u64 = uint64_t;
 
 namespace {
-
-constexpr int UNITS = 4;
-
-// In the order of `_NUMBERS` in core.py.
-struct Numbers {
-    i64 first_action, page_ready, end_to_done, check, never, page_words, queue_depth, cfg, sync, load, bank_conflict, race;
-    i64 reads, regions;  // of an operation: how many regions it may read, and may claim in all
-    int8_t unit_of[256];
-};
-Numbers is;
 
 // What Python reads of a clock.
 struct Moment {
     i64 now, begun, ended, free[UNITS];
-};
-
-// A word that was dispatched: the first cycle at the head of its queue, and the one in which it leaves.
-struct Word {
-    int unit;
-    i64 head, pop;
-};
-
-// An operation, or a page's fetch, whose number is that of the page.
-struct Element {
-    bool fetch;
-    i64 number, pc, start, end;
-    int unit;
-    bool works;
 };
 
 struct Recurrence {
@@ -137,22 +107,6 @@ struct Clock {
     }
 };
 
-// In the order of `_Job` in core.py, which says what is what.
-struct Job {
-    const u64* words;
-    i64 count;
-    const i64 *cycles, *causes, *errors, *regions;
-    const i64 *fetches, *lost;
-    i64 pages, stopped, bank_bytes;
-    // results
-    i64 *units, *ops, *pcs, *starts, *ends;
-    int8_t* works;
-    i64* waits;
-    i64 elements, waited, total, fault, fault_pc, busy[UNITS], config[UNITS], token[UNITS];
-};
-
-bool is_operation(u64 word) { return (word & 0xFF) != u64(is.cfg) && (word & 0xFF) != u64(is.sync); }
-
 struct Played {
     Recurrence recurrence{0};
     std::vector<Word> words;
@@ -183,80 +137,6 @@ Played& played(const u64* words, i64 count, i64 pages, i64 depth, Lasting lastin
         if (lasts) element.unit = word.unit, element.start = word.pop, elements.push_back(element), ++operation;
     }
     return all;
-}
-
-// An operation that runs, or none.
-struct Running {
-    i64 until = -1, reads = 0, writes = 0;
-    const i64* regions = nullptr;
-};
-
-// A bit for each bank that the regions lie in. They lie in SRAM, so 32 bits do, which divide faster.
-i64 banks(const i64* region, i64 count, uint32_t bank_bytes) {
-    i64 mask = 0;
-    for (; count; --count, region += 2)
-        if (region[1]) {
-            const uint32_t first = uint32_t(region[0]) / bank_bytes, last = uint32_t(region[0] + region[1] - 1) / bank_bytes;
-            mask |= (i64(2) << last) - (i64(1) << first);
-        }
-    return mask;
-}
-
-// Whether one writes bytes that the other reads.
-bool races(const i64* writer, const i64* reader) {
-    for (i64 w = is.reads; w < is.regions; ++w)
-        for (i64 r = 0; r < is.reads; ++r) {
-            const i64 *a = writer + 2 * w, *b = reader + 2 * r;
-            if (a[1] && b[1] && a[0] < b[0] + b[1] && b[0] < a[0] + a[1]) return true;
-        }
-    return false;
-}
-
-// Marks what fails its checks, and gives the cycle of the first fault.
-i64 first_fault(Job& job, std::vector<Element>& elements, i64 halt) {
-    std::vector<Element*> of[UNITS];
-    for (Element& element : elements) of[element.unit].push_back(&element);
-    size_t next[UNITS] = {};
-    Running running[UNITS];
-    int who = UNITS;
-    const auto fault = [&](const Element& element, i64 cycle, i64 why) {
-        if (cycle > halt || (cycle == halt && element.unit >= who)) return;
-        halt = cycle, who = element.unit, job.fault = why, job.fault_pc = element.pc;
-    };
-    for (;;) {
-        Element* element = nullptr;  // the next one to start
-        for (int u = 0; u < UNITS; ++u)
-            if (next[u] < of[u].size() && (!element || of[u][next[u]]->start < element->start)) element = of[u][next[u]];
-        if (!element || element->start > halt) return halt;
-        ++next[element->unit];
-        if (element->fetch) {
-            if (job.lost[element->number]) fault(*element, element->end, job.lost[element->number]);
-            continue;
-        }
-        const i64 n = element->number, verified = element->start + is.check;
-        i64 why = job.causes[n];
-        if (!why) {
-            const i64 *mine = job.regions + 2 * is.regions * n, *writes = mine + 2 * is.reads;
-            const Running me{
-                element->end, banks(mine, is.reads, job.bank_bytes), banks(writes, is.regions - is.reads, job.bank_bytes), mine
-            };
-            for (const Running& other : running) {
-                if (other.until < verified) continue;
-                if (me.reads & other.reads || me.writes & other.writes) {
-                    why = is.bank_conflict;
-                    break;
-                }
-                if (races(mine, other.regions) || races(other.regions, mine)) why = is.race;
-            }
-            if (!why) running[element->unit] = me;
-        }
-        if (why) {
-            element->works = false, element->end = verified;
-            fault(*element, verified, why);
-        } else if (job.errors[n]) {
-            fault(*element, element->end, job.errors[n]);
-        }
-    }
 }
 
 }  // namespace
@@ -290,33 +170,16 @@ EXPORT void run(Job* job) {
         return job->causes[e.number] || job->errors[e.number] ? is.never : job->cycles[e.number];
     };
     auto& [recurrence, words, elements] = played(job->words, job->count, job->pages, is.queue_depth, lasting);
-    i64 last = recurrence.at.now + 1;
-    for (Element& e : elements) e.end = e.start + (e.fetch ? job->fetches : job->cycles)[e.number];
-    job->fault = job->stopped, job->fault_pc = job->count;
-    const i64 halt = first_fault(*job, elements, job->stopped ? last : is.never);
-    if (job->fault) last = halt;
-    // What was popped up to then.
-    for (const Element& e : elements) {
-        if (e.start > halt) continue;
-        const i64 n = job->elements++;
-        job->units[n] = e.unit, job->ops[n] = e.fetch ? 0 : job->words[e.pc] & 0xFF, job->pcs[n] = e.pc;
-        job->starts[n] = e.start, job->ends[n] = e.end, job->works[n] = e.works;
-        job->busy[e.unit] += e.end - e.start + 1;
-        last = std::max(last, e.end);
+    const i64 last = recurrence.at.now + 1;
+    Faults faults(*job);
+    for (Element& e : elements) {
+        e.end = e.start + (e.fetch ? job->fetches : job->cycles)[e.number];
+        faults.of[e.unit].push_back(&e);
+        faults.answer(e);
     }
-    for (i64 n = 0; n < job->count; ++n) {
-        const auto [unit, head, pop] = words[n];
-        if (head > halt) continue;
-        if ((job->words[n] & 0xFF) == u64(is.sync)) {
-            i64* wait = job->waits + 3 * job->waited++;
-            wait[0] = unit, wait[1] = head, wait[2] = pop;
-            job->token[unit] += std::min(pop, halt + 1) - head;
-        }
-        if (pop > halt) continue;
-        job->config[unit] += !is_operation(job->words[n]);
-        last = std::max(last, pop);
-    }
-    job->total = last + is.end_to_done;
+    if (job->stopped) faults.stop(last);
+    faults.check(is.never);
+    outcome(*job, faults, words, elements, last);
 }
 
 EXPORT i64 play(const u64* words, i64 count, const i64* cycles, i64 pages, i64 depth, i64* pops, i64* starts) {

@@ -285,8 +285,8 @@ def run(work: Work) -> Outcome:
     waits = []
     for word, (unit, head, pop) in zip(words, taken, strict=True):
         if word & 0xFF == _WAITS and head <= halt:
-            waits.append((unit, head, pop))
-            token[unit] += min(pop, halt + 1) - head
+            waits.append((unit, head, min(pop, halt + 1)))
+            token[unit] += waits[-1][2] - head
         if pop <= halt:
             config[unit] += not is_operation(word)
             last = max(last, pop)

@@ -41,8 +41,8 @@ class Timeline:
     ``unit``; ``op`` (opcode, or :data:`FETCH`); ``pc`` (word index; page index of a fetch); ``start`` and ``end``
     cycle; ``works``: false for an operation that failed its checks and did nothing; ``registers``: the unit's
     registers as the operation saw them (empty for a fetch). ``waits``, of the timing engine only: a row for every SYNC,
-    its unit, the first cycle at the queue's head, and the cycle in which it left; between them the unit waits for a
-    token.
+    its unit, the first cycle at the queue's head, and the cycle in which it left, or the one behind the fault's;
+    between them the unit waits for a token.
     """
 
     unit: Int64s

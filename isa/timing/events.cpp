@@ -1,0 +1,380 @@
+// Accelerators that share a memory, played event by event: each one goes ahead in time until it waits for memory; only
+// addresses, memory's decisions and the host's starts are put in the order of time.
+#include "memory.h"
+#include "player.h"
+
+#include <deque>
+#include <memory>
+
+namespace {
+
+using memories::Burst;
+using memories::LONG_AGO;
+using memories::Memory;
+
+// A program that an accelerator runs, in the order of `_Task` in events.py.
+struct Task {
+    Job* job;
+    const Shape* shapes;
+    i64 program, accelerator, earliest;
+    const i64* after;  // tasks that must have ended
+    i64 afters;
+    i64 origin;  // the cycle of the system that is cycle 0 of the run; given, or, if negative, up to the host
+};
+
+// In the order of `_System` in events.py.
+struct System {
+    i64 accelerators;
+    const i64 *outstanding, *bus_bytes;  // of each
+    i64 joined;  // by an interconnect; else there is one accelerator, right at memory
+    i64 kind;
+    const i64* memory;
+    i64 count;
+    Task* tasks;
+    i64 reaction, started, written, seen;  // cycles of the host
+};
+
+// The bursts of a transfer.
+class Bursts {
+public:
+    bool more = false;
+
+    void begin(const Shape& transfer, i64 bus_bytes) {
+        shape = transfer, bytes = bus_bytes, row = plane = 0, more = true;
+        turn();
+    }
+
+    // Beats of the next one, and the address of the first.
+    i64 take(i64& address) {
+        const i64 end = std::min({stop, (at / is.boundary + 1) * is.boundary, (at / bytes + is.max_burst) * bytes});
+        address = (at - at % bytes) & 0xFFFFFFFF;
+        const i64 beats = (end + bytes - 1) / bytes - at / bytes;
+        at = end;
+        if (at == stop) {
+            if (++row == shape.rows) row = 0, ++plane;
+            if (plane == shape.planes) more = false;
+            else turn();
+        }
+        return beats;
+    }
+
+private:
+    Shape shape;
+    i64 bytes, row, plane, at, stop;
+
+    void turn() {
+        at = (shape.address + plane * shape.plane_step + row * shape.row_step) & 0xFFFFFFFF;
+        stop = at + shape.length;
+    }
+};
+
+// A program under way.
+struct Run {
+    Task& task;
+    Player player;
+    bool ended = false;
+
+    explicit Run(Task& task) : task(task), player(*task.job, task.shapes, task.program) {}
+};
+
+// A direction of an accelerator's bus.
+struct Port {
+    i64 number, outstanding, bytes;
+    Run* run = nullptr;
+    Element* element = nullptr;  // that transfers; none if it rests
+    i64 verified = 0, accepted = LONG_AGO;  // the transfer; the latest address
+    i64 presents = is.never;  // the next address, if it is known when
+    bool held = false;  // the latest address has not left the accelerator's side
+    Bursts bursts;
+    i64 issued = 0, answered = 0;  // bursts of the transfer
+    std::vector<i64> ends;  // of the latest ones
+    Burst burst;  // the latest one
+};
+
+// All ports of a direction, and their way to memory.
+struct Line {
+    bool write;
+    std::vector<Port> ports;
+    std::vector<i64> free, asks;  // per port: from when on its slice takes an address, and asks for a grant
+    i64 output = 0, latest;  // from when on there may be a grant; who had the latest
+    bool offers = false;  // memory sees `burst` from `since` on
+    i64 since;
+    Port* owner;
+    Burst burst;
+    std::deque<Port*> answers;  // whose bursts wait for the last answer, in the order of acceptance
+    std::vector<i64> places;  // of memory: when the latest bursts in each had their last answer
+    i64 accepted = 0, answered = 0;  // bursts
+    std::deque<Burst> waiting;  // writes without data, as those before them have the way
+    bool flows = false;  // data of a write
+    i64 taken = LONG_AGO;  // the latest beat of a write
+
+    // What happens next.
+    enum { PRESENT, GRANT, TAKE } what;
+    i64 when = is.never;
+    Port* who;
+    bool changed = true;
+
+    void look() {
+        if (!changed) return;
+        changed = false;
+        when = is.never;
+        for (Port& port : ports)
+            if (port.presents < when) when = port.presents, what = PRESENT, who = &port;
+        if (output < is.never)
+            for (i64 asked : asks)
+                if (asked < is.never && std::max(output, asked) <= when) when = std::max(output, asked), what = GRANT;
+        if (offers && room() <= when) when = room(), what = TAKE;
+    }
+
+    // When memory accepts the address that it sees; `never` as long as that is not known.
+    i64 room() const {
+        const i64 count = i64(places.size());
+        if (!count || accepted < count) return since;
+        return answered > accepted - count ? std::max(since, places[accepted % count] + 1) : is.never;
+    }
+};
+
+class Simulation {
+public:
+    explicit Simulation(System& system)
+        : system(system), way(system.joined ? is.data : 0), memory(memories::made(system.kind, system.memory)) {
+        for (int d = 0; d < 2; ++d) {
+            Line& line = lines[d];
+            line.write = d;
+            line.latest = system.accelerators - 1;
+            line.places.resize(memory->places());
+            line.free.assign(system.accelerators, 0);
+            line.asks.assign(system.accelerators, is.never);
+            for (i64 n = 0; n < system.accelerators; ++n) {
+                Port port;
+                port.number = n, port.outstanding = system.outstanding[n], port.bytes = system.bus_bytes[n];
+                port.ends.resize(port.outstanding);
+                line.ports.push_back(port);
+            }
+        }
+        missing.resize(system.count), ready.resize(system.count), readers.resize(system.count);
+        for (i64 n = 0; n < system.count; ++n) {
+            const Task& task = system.tasks[n];
+            ready[n] = task.earliest, missing[n] = task.afters;
+            for (i64 k = 0; k < task.afters; ++k) readers[task.after[k]].push_back(n);
+        }
+    }
+
+    void play() {
+        for (i64 n = 0; n < system.count; ++n) {
+            if (system.tasks[n].origin >= 0) start(n);
+            else if (!missing[n]) waiting.push_back(n);
+        }
+        for (;;) {
+            for (Line& line : lines) line.look();
+            Line& line = lines[lines[1].when < lines[0].when];
+            const i64 call = host(), due = std::min(line.when, call), decision = memory->next();
+            if (std::min(due, decision) >= is.never) break;
+            if (decision <= due) memory->serve(due), drain();
+            else if (call <= line.when) command();
+            else carry_out(line);
+        }
+        for (auto& run : runs)
+            if (!run->ended) run->player.finish();
+    }
+
+private:
+    System& system;
+    const i64 way;  // cycles of a beat or a response through the interconnect
+    std::unique_ptr<Memory> memory;
+    Line lines[2];  // reads, writes
+    std::vector<std::unique_ptr<Run>> runs;
+    // of the host
+    std::vector<i64> missing, ready;  // per task
+    std::vector<std::vector<i64>> readers;
+    std::vector<i64> waiting;  // tasks that could be started
+    i64 idle = 0;  // from when on the host is
+
+    // ---- the host
+
+    i64 host() const {
+        i64 first = is.never;
+        for (i64 n : waiting) first = std::min(first, ready[n]);
+        return first;
+    }
+
+    void command() {
+        const auto next = std::min_element(waiting.begin(), waiting.end(), [&](i64 a, i64 b) {
+            return ready[a] != ready[b] ? ready[a] < ready[b] : a < b;
+        });
+        const i64 n = *next, begins = std::max(ready[n], idle) + system.reaction;
+        waiting.erase(next);
+        idle = begins + system.written;
+        system.tasks[n].origin = begins + system.started;
+        start(n);
+    }
+
+    void start(i64 n) {
+        runs.push_back(std::make_unique<Run>(system.tasks[n]));
+        for (Line& line : lines) line.ports[system.tasks[n].accelerator].run = runs.back().get();
+        begin(*runs.back());
+    }
+
+    void end(Run& run) {
+        run.player.finish();
+        run.ended = true;
+        const i64 cycle = run.task.origin + run.task.job->total + system.seen;
+        for (i64 n : readers[&run.task - system.tasks]) {
+            ready[n] = std::max(ready[n], cycle);
+            if (!--missing[n]) waiting.push_back(n);
+        }
+    }
+
+    // ---- transfers
+
+    // What an accelerator has begun.
+    void begin(Run& run) {
+        for (Line& line : lines) {
+            Player::Begun& begun = run.player.begun[line.write];
+            if (!begun.element) continue;
+            Port& port = line.ports[run.task.accelerator];
+            port.element = begun.element;
+            port.verified = run.task.origin + begun.element->start + is.check;
+            port.bursts.begin(begun.shape, port.bytes);
+            port.issued = port.answered = 0;
+            begun.element = nullptr;
+            schedule(line, port);
+        }
+    }
+
+    // When a port presents its next address, if what that waits for is known.
+    void schedule(Line& line, Port& port) {
+        if (port.held || !port.bursts.more || port.issued - port.answered >= port.outstanding) return;
+        port.presents = std::max({port.verified, port.accepted}) + is.address;
+        if (port.issued >= port.outstanding)
+            port.presents = std::max(port.presents, port.ends[port.issued % port.outstanding] + is.place);
+        port.presents = std::max(port.presents, line.free[port.number]);
+        line.changed = true;
+    }
+
+    void carry_out(Line& line) {
+        line.changed = true;
+        switch (line.what) {
+            case Line::PRESENT: return present(line, *line.who);
+            case Line::GRANT: return grant(line);
+            case Line::TAKE: return take(line);
+        }
+    }
+
+    void present(Line& line, Port& port) {
+        const i64 cycle = port.presents;
+        port.presents = is.never;
+        if (!port.issued && !works(port)) {
+            port.element = nullptr, port.bursts.more = false;
+            return;
+        }
+        i64 address;
+        const i64 beats = port.bursts.take(address);
+        port.burst = {line.write, port.number, u64(address), beats, port.bytes, 0, port.verified + is.write_first + way};
+        ++port.issued;
+        port.held = true;
+        if (system.joined) {
+            port.accepted = cycle;
+            line.asks[port.number] = cycle + is.slice;
+            line.free[port.number] = is.never;
+        } else {
+            offer(line, port, cycle);
+        }
+    }
+
+    // Whether an accelerator has come to a transfer without a fault. All that happens before its first address is known.
+    bool works(Port& port) {
+        Faults& faults = port.run->player.faults;
+        faults.check(port.element->start);
+        return port.element->works && port.element->start <= faults.halt;
+    }
+
+    // Memory sees the port's address from a cycle on.
+    void offer(Line& line, Port& port, i64 cycle) {
+        line.offers = true, line.since = cycle;
+        line.owner = &port, line.burst = port.burst;
+    }
+
+    void grant(Line& line) {
+        const i64 cycle = line.when, count = i64(line.ports.size());
+        do line.latest = line.latest + 1 == count ? 0 : line.latest + 1;
+        while (line.asks[line.latest] > cycle);
+        Port& port = line.ports[line.latest];
+        line.asks[port.number] = is.never;
+        line.free[port.number] = cycle + 1;
+        line.output = is.never;
+        offer(line, port, cycle + is.output);
+        port.held = false;
+        schedule(line, port);
+    }
+
+    void take(Line& line) {
+        line.offers = false;
+        line.output = line.when;
+        Burst& burst = line.burst;
+        burst.accepted = line.when;
+        line.answers.push_back(line.owner);
+        ++line.accepted;
+        if (line.write) {
+            burst.data = std::max(burst.data, burst.accepted + is.turn + way);
+            line.waiting.push_back(burst);
+            data();
+        } else {
+            memory->take(burst);
+        }
+        if (!system.joined) {
+            Port& port = *line.owner;
+            port.accepted = line.when, port.held = false;
+            schedule(line, port);
+        }
+        drain();
+    }
+
+    // The data of the next write are on their way, if nobody else's are.
+    void data() {
+        Line& line = lines[1];
+        if (line.flows || line.waiting.empty()) return;
+        Burst burst = line.waiting.front();
+        line.waiting.pop_front();
+        burst.data = std::max(burst.data, line.taken + 1);
+        line.flows = true;
+        memory->take(burst);
+    }
+
+    // Takes note of what memory reports.
+    void drain() {
+        for (size_t n = 0; n < memory->reports.size(); ++n) {
+            const auto [kind, cycle] = memory->reports[n];
+            Line& line = lines[kind != memories::R];
+            if (kind == memories::W) {
+                line.flows = false, line.taken = cycle;
+                data();
+            } else {
+                Port& port = *line.answers.front();
+                line.answers.pop_front();
+                if (!line.places.empty()) line.places[line.answered % line.places.size()] = cycle;
+                ++line.answered;
+                line.changed = true;
+                answered(line, port, cycle + way);
+            }
+        }
+        memory->reports.clear();
+    }
+
+    // A port sees the last answer to its oldest burst.
+    void answered(Line& line, Port& port, i64 cycle) {
+        port.ends[port.answered++ % port.outstanding] = cycle;
+        if (port.bursts.more || port.answered < port.issued) return schedule(line, port);
+        Run& run = *port.run;
+        Element& element = *port.element;
+        port.element = nullptr;
+        run.player.end(element, cycle + (line.write ? is.write_end : is.read_end) - run.task.origin);
+        begin(run);
+        const i64 k = port.number;
+        if (!lines[0].ports[k].element && !lines[1].ports[k].element && run.player.is_done()) end(run);
+    }
+};
+
+}  // namespace
+
+EXPORT void play_system(System* system) { Simulation(*system).play(); }
