@@ -52,7 +52,8 @@ class Array:
 class Inference:
     """What one inference does.
 
-    ``lines``: C statements of inference_run(), in order; ``constants``: definitions that they need; ``functions``: the
+    ``lines``: C statements of inference_run(), in order; ``steps``: what it does, in order, by the numbers that it
+    passes to STEP(); ``constants``: definitions that they need; ``functions``: the
     kernels that they call; ``scratch_bytes``: memory between them that the accelerator does not see; ``inexact``: nodes
     in float whose kernel may round the last bit in another way than the runtime.
     """
@@ -60,6 +61,7 @@ class Inference:
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     lines: tuple[str, ...]
+    steps: tuple[str, ...]
     constants: str
     functions: frozenset[str]
     scratch_bytes: int
@@ -98,6 +100,7 @@ class _InferenceWriter:
         """Of each tensor the step that makes it; inputs are not among them."""
         self.given: set[str] = set()
         """Tensors that segments have read of the host's."""
+        self.steps: list[str] = []
 
     def inference(self) -> Inference:
         for array in self.inputs:
@@ -105,17 +108,20 @@ class _InferenceWriter:
         for index, (step, number) in enumerate(self.code.walk):
             if number is not None:
                 segment = self.code.segments[number]
+                self._step(f"segment {number}")
                 self._start(segment.address, segment.pages, *self._borders(index, step))
             elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)
         for array in self.outputs:
             self._give(array)
+        self.writer.write(f"STEP({len(self.steps)});")
         scratch = self.storage.lay_out()
         return Inference(
             self.inputs,
             self.outputs,
             tuple(self.writer.lines()),
+            tuple(self.steps),
             self.constants.text,
             frozenset(self.writer.functions),
             scratch,
@@ -143,7 +149,11 @@ class _InferenceWriter:
 
     def _begin(self, text: str) -> None:
         self.storage.next_step()
-        self.writer.write(comment(text))
+        self._step(text)
+
+    def _step(self, text: str) -> None:
+        self.writer.write(comment(text), f"STEP({len(self.steps)});")
+        self.steps.append(text)
 
     def _compute(self, node: ir.Node) -> None:
         if isinstance(node, ir.FREE):

@@ -10,6 +10,13 @@
 #define MEMORY(offset) ((void *)(memory + (offset)))
 #define SCRATCH(offset) ((void *)(scratch + (offset)))
 
+/* Called before every step of an inference with its number, and with their count at the end. Define it to see how long
+ * each takes. */
+#ifndef @@{macro}_STEP
+#define @@{macro}_STEP(number) ((void)0)
+#endif
+#define STEP(number) @@{macro}_STEP(number)
+
 int @@{prefix}_init(struct @@{prefix} *inference, const struct dovetail_platform *platform,
                    const struct dovetail_memory *memory, void *scratch, size_t scratch_bytes, const void *weights,
                    size_t weights_bytes)

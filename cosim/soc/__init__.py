@@ -1,0 +1,1 @@
+"""Programs in C on the simulated SoC: processor, accelerator and memory."""
