@@ -25,6 +25,7 @@ COMMANDS = {
     "verify": "compare model and RTL on a network: bytes, cycles, timeline",
     "export": "write a network's accelerator and host parts as files of their own",
     "codegen": "write a network's inference as C code, for the host beside the accelerator",
+    "soc": "run an inference on a RISC-V processor and the accelerator in RTL, from reset to result",
     "fuzz": "compare model and RTL on random programs, over many configurations",
     "faults": "compare model and RTL on faults: bus, memory, reset, start, corrupted programs",
     "coverage": "functional coverage, and line and branch coverage of the RTL, with holes and reasons",

@@ -1,5 +1,5 @@
-// The ports that a Verilated accelerator and a Verilated system have in common: the host's AXI4-Lite port, the AXI4 port
-// to memory, and what an accelerator shows of its timeline.
+// The ports that Verilated accelerators, systems and SoCs have in common: the host's AXI4-Lite port (not of an SoC), the
+// AXI4 port to memory, and what an accelerator shows of its timeline.
 #pragma once
 
 #include "Vdut.h"
@@ -15,8 +15,8 @@
 constexpr int HOST_LIMIT = 1000;  // cycles for one host access
 
 // A write on the host's port; false when it does not answer. `cycle` lets a clock cycle pass, `response` may be null.
-template <typename Cycle>
-bool host_write(Vdut* t, uint32_t address, uint32_t value, uint8_t* response, Cycle cycle) {
+template <typename Dut, typename Cycle>
+bool host_write(Dut* t, uint32_t address, uint32_t value, uint8_t* response, Cycle cycle) {
     t->s_axil_awaddr = address;
     t->s_axil_wdata = value;
     t->s_axil_wstrb = 15;
@@ -34,8 +34,8 @@ bool host_write(Vdut* t, uint32_t address, uint32_t value, uint8_t* response, Cy
 }
 
 // A read on the host's port, likewise.
-template <typename Cycle>
-bool host_read(Vdut* t, uint32_t address, uint32_t* value, uint8_t* response, Cycle cycle) {
+template <typename Dut, typename Cycle>
+bool host_read(Dut* t, uint32_t address, uint32_t* value, uint8_t* response, Cycle cycle) {
     t->s_axil_araddr = address;
     t->s_axil_arvalid = 1;
     for (int i = 0; i < HOST_LIMIT; ++i) {

@@ -21,8 +21,10 @@ MAIN = 0xFFFF_FFFF
 """The mark of main()."""
 TRAP = 0x100
 """What is added to the cause of a trap in the status with which the program ends."""
-FLAGS = ("-target", "riscv32-freestanding", "-mcpu=generic_rv32+m", "-O2", "-std=c99", "-ffreestanding")
-FLAGS += ("-ffp-contract=off", "-fno-sanitize=undefined", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    *("-target", "riscv32-freestanding", "-mcpu=generic_rv32+m", "-O2", "-std=c99", "-ffreestanding"),
+    *("-ffp-contract=off", "-fno-sanitize=undefined", "-Wall", "-Wextra", "-Werror"),
+)
 """RV32IM, without compressed instructions; floats are computed by functions, as C says."""
 _HEADER = struct.Struct("<16sHHIIIIIHHHHHH")
 _SEGMENT = struct.Struct("<8I")
@@ -30,7 +32,7 @@ _LOAD = 1
 
 
 def runtime_files() -> dict[str, str]:
-    """The start file, the linker's script, the host and the main function, by name."""
+    """The start file, the linker's script, headers, and for an inference the host and the main function, by name."""
     return {path.name: path.read_text() for path in files("dovetail.cosim.soc").joinpath("c").iterdir()}
 
 
@@ -65,7 +67,7 @@ def compile_program(sources: Mapping[str, str], defines: Sequence[str], cache: P
     """
     if importlib.util.find_spec("ziglang") is None:
         raise ToolError('the SoC needs a compiler for RISC-V: pip install "dovetail[soc]"')
-    texts = {**runtime_files(), **sources}
+    texts = {name: text for name, text in runtime_files().items() if not name.endswith(".c")} | dict(sources)
     texts[LINKER] = texts[LINKER].replace("HOST_BYTES", str(HOST_BYTES))
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts.items():

@@ -1,6 +1,6 @@
 """One inference on the SoC: generated C on the processor, segments on the accelerator."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.rtl.rtl_engine import RtlError
-from dovetail.cosim.soc.build import HOST_BYTES, MAIN, TRAP, compile_program, soc_header
-from dovetail.cosim.soc.simulation import SocRun, run_program
-from dovetail.hw.soc.design import PERIPHERAL
+from dovetail.cosim.soc.build import HOST_BYTES, MAIN, TRAP, compile_program, runtime_files, soc_header
+from dovetail.cosim.soc.simulation import TOP, Run, SocRun, run_program
+from dovetail.hw.soc.design import PERIPHERAL, REGISTERS
 from dovetail.hw.soc.peripheral import Register
 from dovetail.isa.common.sizes import round_up
+from dovetail.isa.config.system import Part, System
 from dovetail.isa.program import ITEM_BYTES
+from dovetail.isa.timing.system import Begun, time_system
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.export.codegen.inference import inference_of
 from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.network.ir import Port
@@ -21,6 +24,8 @@ from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 PAGE = 4096
+START_UP = ("boot", "weights")
+"""Steps before the inference."""
 MARKS = f"INFERENCE_STEP(number)=(*(volatile uint32_t*){PERIPHERAL + Register.MARK:#x}u=(number))"
 """Makes the generated C tell where it is."""
 LEFT_OUT = ("main.c", "uio.c", "barrier.h")
@@ -42,6 +47,25 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A segment's run on the accelerator, and when everything in it happens by prediction: alone behind the SoC's
+    interconnect, since a prediction knows nothing of the processor. None for the microcoded accelerator."""
+
+    run: Run
+    predicted: Timeline | None
+
+    @property
+    def different(self) -> int:
+        """Operations and fetches that start or end in another cycle than predicted."""
+        if self.predicted is None:
+            return 0
+        line = self.predicted
+        columns = (line.unit, line.pc, line.is_fetch, line.start, line.end)
+        expected = set(zip(*(np.asarray(column, np.int64).tolist() for column in columns), strict=True))
+        return len(set(map(tuple, self.run.entries.tolist())) - expected)
+
+
+@dataclass(frozen=True)
 class SocInference:
     """An inference from reset to result.
 
@@ -52,6 +76,27 @@ class SocInference:
     outputs: dict[str, Array]
     run: SocRun
     steps: tuple[Step, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def cycles(self) -> int:
+        """From the reset to the last result."""
+        return self.steps[-1].end
+
+    @property
+    def start_up(self) -> int:
+        """Of these, before the inference."""
+        return sum(step.cycles for step in self.steps[: len(START_UP)])
+
+    @property
+    def accelerator(self) -> int:
+        """Of these, those of the accelerator's runs."""
+        return sum(segment.run.cycles for segment in self.segments)
+
+    @property
+    def host(self) -> int:
+        """Of those of the inference, the others."""
+        return self.cycles - self.start_up - self.accelerator
 
 
 def run_inference(
@@ -87,7 +132,8 @@ def run_inference(
         "INPUTS": _pointers(ports[port.name] for port in compiled.graph.inputs),
         "OUTPUTS": _pointers(ports[port.name] for port in compiled.graph.outputs),
     }
-    sources = {
+    sources = {name: text for name, text in runtime_files().items() if name.endswith(".c")}
+    sources |= {
         name: data.decode()
         for name, data in project.files.items()
         if name.endswith((".c", ".h")) and name not in LEFT_OUT
@@ -107,14 +153,24 @@ def run_inference(
         port.name: memory[ports[port.name] :][: _bytes(port)].view(port.dtype).reshape(port.shape).copy()
         for port in compiled.graph.outputs
     }
-    return SocInference(outputs, run, _steps(run, inference_of(compiled).steps))
+    segments = tuple(map(Segment, run.runs, _predicted(compiled, shared, place)))
+    return SocInference(outputs, run, _steps(run, inference_of(compiled).steps), segments)
+
+
+def _predicted(compiled: CompiledNetwork, base: int, memory_bytes: int) -> Iterator[Timeline | None]:
+    """Timelines of the segments, by prediction."""
+    config = compiled.config
+    system = System((Part(TOP, config, REGISTERS),), memory=config.memory, memory_bytes=memory_bytes)
+    for segment in compiled.code.segments:
+        begun = Begun(segment.words, base + segment.address, base)
+        yield None if config.serial else time_system(system, {TOP: begun})[TOP]
 
 
 def _steps(run: SocRun, names: Sequence[str]) -> tuple[Step, ...]:
     """What lies between two marks of a program that went through all."""
     assert [mark.number for mark in run.marks] == [MAIN, *range(len(names) + 1)]
     begins = [0, *(mark.cycle for mark in run.marks)]
-    return tuple(Step(*step) for step in zip(("boot", "weights", *names), begins, begins[1:], strict=False))
+    return tuple(Step(*step) for step in zip((*START_UP, *names), begins, begins[1:], strict=False))
 
 
 def _pointers(addresses: Iterable[int]) -> str:

@@ -22,9 +22,11 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.engine import Bytes
 
 TOP = "soc"
-HEADERS = ("axi_bus.h", "axi_memory.h", "clock.h", "waves.h")
+HEADERS = ("axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
 STEP = 1 << 20
 """Cycles between two looks at whether somebody wants to stop."""
+FIGURES = ("origin", "past", "bursts")
+"""Of a run."""
 RUNNING, PROTOCOL, NO_ANSWER = -1, 1, 2
 
 
@@ -35,13 +37,15 @@ class Mark(NamedTuple):
     number: int
 
 
-class Run(NamedTuple):
-    """A run of the accelerator: its first cycle, the cycle after its last one, and how many bursts the processor has
-    sent to memory meanwhile."""
+@dataclass(frozen=True)
+class Run:
+    """A run of the accelerator: its first cycle, the cycle after its last one, how many bursts the processor has sent
+    to memory meanwhile, and rows of (unit, pc, fetch, start, end), the last two in cycles of the run."""
 
     origin: int
     past: int
     bursts: int
+    entries: npt.NDArray[np.int64]
 
     @property
     def cycles(self) -> int:
@@ -51,15 +55,14 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class SocRun:
-    """What a program did. ``status``: that of main(); ``cycles`` since the reset; ``entries``: rows of (run, unit, pc,
-    fetch, start, end), the last two in cycles of the run; ``seconds`` that the simulation took."""
+    """What a program did. ``status``: that of main(); ``cycles`` since the reset; ``seconds``: of the
+    simulation."""
 
     status: int
     cycles: int
     console: str
     marks: tuple[Mark, ...]
     runs: tuple[Run, ...]
-    entries: npt.NDArray[np.int64]
     seconds: float
 
 
@@ -92,6 +95,8 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
         getattr(library, f"soc_{name}").restype = ctypes.c_char_p
     for name in ("now", "marks", "runs", "entries"):
         getattr(library, f"soc_{name}").restype = ctypes.c_uint64
+    for name in FIGURES:
+        getattr(library, f"soc_{name}").restype = ctypes.c_int64
     library.soc_status.restype = ctypes.c_uint32
     soc = ctypes.c_void_p(library.soc_new())
     try:
@@ -107,19 +112,22 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
         if status:
             raise RtlError(_failure(status, limit, library.soc_violation(soc), library.soc_console(soc)))
 
-        def rows(name: str, columns: int) -> npt.NDArray[np.int64]:
+        def rows(name: str, columns: int, *number: ctypes.c_uint64) -> npt.NDArray[np.int64]:
             get = getattr(library, f"soc_{name}")
-            found = np.zeros((int(get(soc, None)), columns), np.int64)
-            get(soc, ctypes.c_void_p(found.ctypes.data))
+            found = np.zeros((int(get(soc, *number, None)), columns), np.int64)
+            get(soc, *number, ctypes.c_void_p(found.ctypes.data))
             return found
 
+        runs = []
+        for n in map(ctypes.c_uint64, range(library.soc_runs(soc))):
+            origin, past, bursts = (int(getattr(library, f"soc_{name}")(soc, n)) for name in FIGURES)
+            runs.append(Run(origin, past, bursts, rows("entries", 5, n)))
         return SocRun(
             int(library.soc_status(soc)),
             int(library.soc_now(soc)),
             library.soc_console(soc).decode(errors="replace"),
             tuple(Mark(*row) for row in rows("marks", 2).tolist()),
-            tuple(Run(*row) for row in rows("runs", 3).tolist()),
-            rows("entries", 6),
+            tuple(runs),
             seconds,
         )
     finally:

@@ -2,6 +2,7 @@
 #include "Vdut.h"
 #include "axi_memory.h"
 #include "clock.h"
+#include "dut_ports.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -11,8 +12,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 namespace {
 
@@ -26,12 +25,8 @@ struct Mark {
 
 // A run of the accelerator: its cycle 0, the cycle after its last one, and bursts of the processor meanwhile.
 struct Run {
-    int64_t origin, past, bursts;
-};
-
-// In cycles of its run.
-struct Entry {
-    int64_t run, unit, pc, fetch, start, end;
+    int64_t origin, past = -1, bursts = 0;
+    Timeline timeline;
 };
 
 }  // namespace
@@ -46,8 +41,6 @@ struct Soc {
     std::string console;
     std::vector<Mark> marks;
     std::vector<Run> runs;
-    std::vector<Entry> entries;
-    size_t open[4] = {};  // entry that each unit works on, plus 1
     bool running = false, ended = false;
     uint32_t status = 0;
     uint64_t now = 0;
@@ -71,15 +64,8 @@ struct Soc {
     void cycle() {
         Vdut* const t = top.get();
         memory.begin(now, bus, &t->m_axi_rdata);
-        t->m_axi_arready = bus.arready;
-        t->m_axi_rvalid = bus.rvalid;
-        t->m_axi_rlast = bus.rlast;
-        t->m_axi_rresp = bus.rresp;
+        show_memory(t, bus);
         t->m_axi_rid = reads.empty() ? 0 : reads.front();
-        t->m_axi_awready = bus.awready;
-        t->m_axi_wready = bus.wready;
-        t->m_axi_bvalid = bus.bvalid;
-        t->m_axi_bresp = bus.bresp;
         t->m_axi_bid = writes.empty() ? 0 : writes.front();
         clock.settle();
         if (t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid) handshakes();
@@ -108,42 +94,17 @@ struct Soc {
         Vdut* const t = top.get();
         if (UNLIKELY(!running)) {
             running = true;
-            runs.push_back({int64_t(now), -1, 0});
-            memset(open, 0, sizeof open);
+            runs.push_back({int64_t(now)});
         }
-        const int64_t run = runs.size() - 1, cycle = now - runs.back().origin;
-#define UNIT(number, name)                                                                                         \
-    if (UNLIKELY(t->trace_##name##_end) && open[number]) {                                                         \
-        entries[open[number] - 1].end = cycle;                                                                     \
-        open[number] = 0;                                                                                          \
-    }                                                                                                              \
-    if (UNLIKELY(t->trace_##name##_start)) {                                                                       \
-        entries.push_back({run, number, int64_t(t->trace_##name##_pc), t->trace_##name##_fetch, cycle, -1});       \
-        open[number] = entries.size();                                                                             \
-    }
-        UNIT(0, load)
-        UNIT(1, array)
-        UNIT(2, vector)
-        UNIT(3, store)
+        Run& run = runs.back();
+#define UNIT(number, name) NOTE_UNIT(run.timeline, t, trace, number, name, now - run.origin)
+        UNIT(0, load) UNIT(1, array) UNIT(2, vector) UNIT(3, store)
 #undef UNIT
     }
 
     void handshakes() {
         Vdut* const t = top.get();
-        bus.arvalid = t->m_axi_arvalid;
-        bus.araddr = t->m_axi_araddr;
-        bus.arlen = t->m_axi_arlen;
-        bus.arsize = t->m_axi_arsize;
-        bus.arburst = t->m_axi_arburst;
-        bus.rready = t->m_axi_rready;
-        bus.awvalid = t->m_axi_awvalid;
-        bus.awaddr = t->m_axi_awaddr;
-        bus.awlen = t->m_axi_awlen;
-        bus.awsize = t->m_axi_awsize;
-        bus.awburst = t->m_axi_awburst;
-        bus.wvalid = t->m_axi_wvalid;
-        bus.wlast = t->m_axi_wlast;
-        bus.bready = t->m_axi_bready;
+        show_manager(t, bus);
         if (bus.rvalid && bus.rready && bus.rlast) reads.pop_front();
         if (bus.bvalid && bus.bready) writes.pop_front();
         if (bus.arvalid && bus.arready) taken(reads, t->m_axi_arid);
@@ -188,15 +149,16 @@ const char* soc_console(Soc* s) { return s->console.c_str(); }
 uint64_t soc_now(Soc* s) { return s->now; }
 uint32_t soc_status(Soc* s) { return s->status; }
 
-#define LIST(name, type, list)                                                               \
-    uint64_t soc_##name(Soc* s, int64_t* out) {                                              \
-        if (out && !s->list.empty()) memcpy(out, s->list.data(), s->list.size() * sizeof(type)); \
-        return s->list.size();                                                               \
-    }
-LIST(marks, Mark, marks)
-LIST(runs, Run, runs)
-LIST(entries, Entry, entries)
-#undef LIST
+uint64_t soc_marks(Soc* s, int64_t* out) {
+    if (out && !s->marks.empty()) memcpy(out, s->marks.data(), s->marks.size() * sizeof(Mark));
+    return s->marks.size();
+}
+
+uint64_t soc_runs(Soc* s) { return s->runs.size(); }
+int64_t soc_origin(Soc* s, uint64_t run) { return s->runs[run].origin; }
+int64_t soc_past(Soc* s, uint64_t run) { return s->runs[run].past; }
+int64_t soc_bursts(Soc* s, uint64_t run) { return s->runs[run].bursts; }
+uint64_t soc_entries(Soc* s, uint64_t run, int64_t* out) { return s->runs[run].timeline.copy(out); }
 
 int soc_waves(Soc* s, const char* path) { return s->waves.open(s->top.get(), path); }
 

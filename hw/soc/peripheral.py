@@ -1,8 +1,9 @@
 """What a program on the SoC tells the world around it, and a clock."""
 
+from enum import IntEnum
+
 from amaranth import Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.enum import IntEnum
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.axi import AxiLite
