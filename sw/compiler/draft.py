@@ -185,7 +185,7 @@ class Draft:
         ``known``: segments' cycles by their schedules, of other drafts as well: only addresses in system memory differ.
         """
         total = 0
-        if limit is not None and self._inner is None and self._busy > limit:
+        if limit is not None and self._inner is None and sum(one.least_cycles[0] for one in self.segments) > limit:
             return None
         for number, segment in enumerate(self.segments):
             key = number, _schedule(segment)
@@ -196,11 +196,6 @@ class Draft:
                 known[key] = emitter.cycles
             total += known[key]
         return total if limit is None or total <= limit else None
-
-    @property
-    def _busy(self) -> int:
-        """Cycles that the array computes, so that no program of the draft takes fewer."""
-        return sum(sum(segment.array_cycles.values()) for segment in self.segments)
 
     @cached_property
     def constants(self) -> Constants:

@@ -244,7 +244,7 @@ class Segment:
 
         Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
         """
-        rest, more = sum(self.array_cycles.values()), sum(map(self._least_operations, self.stages))
+        more = sum(map(self._least_operations, self.stages))
         order, arena = Order(self.config), Arena(self.config)
         for number, stage in enumerate(self.stages):
             arena.keep(self._needed_next(number))
@@ -253,10 +253,9 @@ class Segment:
             emitter.place(tasks, self.plan.alive(number, later))
             emitter.add(order.follow(tasks, beside=number > 0 and self._is_beside(number - 1)))
             first += len(stage.nodes)
-            own = self.array_cycles.get(stage.head.name, 0)
-            rest, more = rest - own, more - self._least_operations(stage)
-            left = rest + own * (order.waiting == len(tasks))
-            if not emitter.advance(limit, rest=left, more=more):
+            more -= self._least_operations(stage)
+            rest = self.least_cycles[number + (order.waiting < len(tasks))]
+            if not emitter.advance(limit, rest=rest, more=more):
                 return False
         emitter.add(order.rest())
         return emitter.end(limit)
@@ -272,11 +271,37 @@ class Segment:
         return (pieces + 1) * ceil_div(layer.out_channels, chosen.out_channels)
 
     @cached_property
-    def array_cycles(self) -> dict[str, int]:
-        """The least cycles of the array, by node."""
-        return {
-            name: tiling.array_cycles(self.config, self.layers[name], chosen) for name, chosen in self.tilings.items()
-        }
+    def least_cycles(self) -> list[int]:
+        """Per stage, the least cycles from when the array has done all before it to the end of the program; 0 behind
+        the last.
+
+        The array computes all that time; or, when it begins with the stage, no more weights for it and for all behind
+        it are there than there is room for: the others come over the bus, each at least once.
+        """
+        bus, beats = self.config.bus_bytes, self.config.memory.beat_cycles
+        found, behind, weights, room, loads = [0], 0, 0, 0, 0
+        for number in reversed(range(len(self.stages))):
+            name = self.stages[number].head.name
+            layer, chosen = self.layers.get(name), self.tilings.get(name)
+            array = tiling.array_cycles(self.config, layer, chosen) if layer and chosen else 0
+            behind = array + max(behind, loads if self._is_last(number) else 0)
+            if layer and layer.mode != "matmul" and layer.terms == 1 == layer.repeats:
+                size = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+                weights, room = weights + size, min(room + min(size, self.plan.free(number)), self.config.sram)
+            loads = (weights - room) // bus * beats
+            found.append(max(behind, loads))
+        return found[::-1]
+
+    def _is_last(self, number: int) -> bool:
+        """Whether the array is sure to have done all of a stage before it begins with the next one."""
+        if not self._is_beside(number):
+            return True
+        behind, stage = self.plan.works[number + 1], self.stages[number + 1]
+        layer, chosen = behind.array, self.tilings.get(stage.head.name)
+        if not layer or not chosen or behind.reads[:1] != (self.plan.works[number].writes,):
+            return False
+        whole = layer.height == layer.width == 1 and chosen.in_channels == layer.channels
+        return whole and not layer.separable  # each tile reads all that the stage makes
 
     def _work(self, stage: Stage) -> residency.Work:
         node, last = stage.head, stage.nodes[-1]

@@ -284,3 +284,40 @@ def test_operations_that_are_sure_to_come(seed: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Emitter, "end", check_promises)
     compile_network(random_network(seed, 6), (SMALL, WIDE)[seed % 2].replace(sram="32 KiB", banks=None))
     assert checked
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_program_takes_fewer_cycles_than_the_least(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a program is given up by, of networks with more weights than SRAM: layers alone, with sums and pooling
+    beside them, and behind a plane that shrinks to a pixel."""
+    least = WeakKeyDictionary[Emitter, int]()
+    ended: list[tuple[int, int]] = []
+    advance, end = Emitter.advance, Emitter.end
+
+    def noted(emitter: Emitter, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
+        if alone:  # the price of a layer
+            return advance(emitter, limit, rest=rest, more=more, alone=alone)
+        now = emitter.clock.free[Unit.ARRAY] + emitter.array_cycles + rest
+        least[emitter] = max(now, least.get(emitter, 0))
+        return advance(emitter, None, rest=rest, more=more)
+
+    def at_the_end(emitter: Emitter, limit: int | None = None, *, alone: bool = False) -> bool:
+        if alone:
+            return end(emitter, limit, alone=alone)
+        end(emitter)
+        ended.append((least[emitter], emitter.cycles))
+        return limit is None or emitter.cycles <= limit
+
+    monkeypatch.setattr(Emitter, "advance", noted)
+    monkeypatch.setattr(Emitter, "end", at_the_end)
+    rng, net = np.random.default_rng(seed), RandomNet(seed)
+    x = net.input(1, 6, 6, int(rng.integers(1, 40)))
+    for _ in range(3):
+        x = net.conv(x, int(rng.integers(60, 200)), int(rng.integers(1, 4)))
+        x = net.elementwise("ADD", x, net.conv(x, net.shape(x)[3], 3)) if rng.random() < 0.5 else x
+        x = net.average(x, (2, 2), (1, 1), (0, 0, 1, 1)) if rng.random() < 0.5 else x
+    x = net.conv(net.average(x, (6, 6), (1, 1), (0, 0, 0, 0)), int(rng.integers(100, 400)), 1)
+    config = Config(ic_lanes=8, oc_lanes=8, sram=("32 KiB", "64 KiB")[seed % 2], bus=(32, 64)[seed // 2 % 2])
+    compile_network(net.graph(x), config, effort=seed % 2)
+    assert ended
+    assert all(one <= cycles for one, cycles in ended)
