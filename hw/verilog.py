@@ -7,6 +7,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from dovetail.hw.accelerator import Accelerator
+from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.common.clocking import gated_sources
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
@@ -38,14 +39,15 @@ def to_verilog(
 
 def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[str, str]:
     """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``,
-    or of a system. Its reset takes effect a cycle late. ``platform`` is what it is elaborated with: with one, the text
-    is as synthesis has it, otherwise next states are in the blocks of their clocks (`dovetail.hw.next_state`)."""
+    of a system, or of a board. Its reset takes effect a cycle late. ``platform`` is what it is elaborated with: with
+    one, the text is as synthesis has it, otherwise next states are in the blocks of their clocks
+    (`dovetail.hw.next_state`)."""
     inner = f"{name}_core"
     text = _convert(top, inner, platform)
     if platform is None:
         text = clocked(text)
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": text}
-    for config in top.configs if isinstance(top, SystemDesign) else (top.config,):
+    for config in top.configs if isinstance(top, SystemDesign | BoardDesign) else (top.config,):
         if config.serial:
             files[f"{module_of(config)}.v"] = microcoded_sram_verilog(config)
         else:

@@ -16,16 +16,18 @@ board waits for SYNC again. Bytes before SYNC are ignored. Until the response ha
 
 from binascii import crc_hqx
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from struct import Struct
 
-VERSION = 1
+VERSION = 2
 """Version of these frames."""
 BAUD = 1_000_000
 """Bits per second, unless something else is said."""
 SYNC = 0xD7
 """First byte of every frame."""
+MEMORIES = ("bram", "spram", "sdram", "sdram32")
+"""Kinds of a board's memory; see :class:`dovetail.hw.board.memory.BoardMemory`."""
 BLOCK = 1024
 """Bytes of the longest payload; no READ or WRITE crosses a multiple of it."""
 NOISE = 2 * BLOCK
@@ -56,10 +58,11 @@ class Opcode(IntEnum):
     READ_REGISTER = 5
     """Read the host register at offset ``address``; ``length`` is 4."""
     START = 6
-    """Write 1 to CONTROL.start and CONTROL.irq_enable. Before repeating it because no response came, read STATUS: the
-    program may be running, or be done."""
+    """Write 1 to CONTROL.start and CONTROL.irq_enable of the accelerator whose registers begin at ``address``. If no
+    other one is running, memory forgets its history before. Before repeating it because no response came, read STATUS:
+    the program may be running, or be done."""
     WAIT = 7
-    """Answer when the interrupt is high, or after ``address`` clock cycles: 4 bytes, 1 if it is, else 0."""
+    """Answer when an interrupt is high, or after ``address`` clock cycles: 4 bytes, a bit for each accelerator's."""
 
 
 class Status(IntEnum):
@@ -81,7 +84,7 @@ PAYLOADS = frozenset({Opcode.WRITE, Opcode.WRITE_REGISTER})
 
 REQUEST_HEADER = Struct("<BIH")
 RESPONSE_HEADER = Struct("<BH")
-_BOARD = Struct("<III")
+_BOARD = Struct("<IIIBBxx")
 _CRC = Struct(">H")
 
 
@@ -91,19 +94,25 @@ class FrameError(ValueError):
 
 @dataclass(frozen=True)
 class Board:
-    """What answers a PING: version of the link, bytes of memory from address 0 on, clock in Hz."""
+    """What answers a PING: version of the link, bytes of memory from address 0 on, clock in Hz, number of the memory's
+    kind in :data:`MEMORIES`, and of accelerators."""
 
     version: int
     memory_bytes: int
     clock_hz: int
+    memory: int = 0
+    accelerators: int = 1
 
     def pack(self) -> bytes:
         """Payload of the response."""
-        return _BOARD.pack(self.version, self.memory_bytes, self.clock_hz)
+        return _BOARD.pack(*astuple(self))
 
     @classmethod
     def unpack(cls, payload: bytes) -> "Board":
-        """The inverse of :meth:`pack`. Raises :class:`FrameError`."""
+        """The inverse of :meth:`pack`; of a board of another version, the version only. Raises :class:`FrameError`."""
+        version = int.from_bytes(payload[:WORD], "little")
+        if len(payload) >= WORD and version != VERSION:
+            return cls(version, 0, 0)
         if len(payload) != _BOARD.size:
             raise FrameError(f"the payload of PING must be {_BOARD.size} bytes, not {len(payload)}")
         return cls(*_BOARD.unpack(payload))

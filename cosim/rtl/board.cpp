@@ -1,5 +1,8 @@
 // Runs a Verilated board: the far end of its UART is a file descriptor of a pseudo-terminal.
+//
+// ACCELERATORS is ACCELERATOR(0) ACCELERATOR(1) ..., COUNT how many they are.
 #include "Vdut.h"
+#include "dut_ports.h"
 #include "verilated.h"
 
 #include <atomic>
@@ -110,6 +113,13 @@ struct Chip {
 };
 #endif
 
+// The latest run of an accelerator.
+struct Run {
+    uint64_t origin = 0;  // its cycle 0
+    bool running = false;
+    Timeline timeline;
+};
+
 struct Board {
     VerilatedContext context;
     std::unique_ptr<Vdut> top;
@@ -119,6 +129,7 @@ struct Board {
     std::atomic<uint64_t> cycles{0};
     std::atomic<uint64_t> dropped{0};
     std::atomic<int> fault{0};
+    Run runs[COUNT];
 #if HAS_SDRAM
     Chip chip;
 #endif
@@ -134,6 +145,25 @@ struct Board {
     void cycle() {
         Vdut* const t = top.get();
         t->eval();
+#define UNIT(trace, number, name) NOTE_UNIT(run.timeline, t, trace, number, name, now - run.origin)
+#define ACCELERATOR(k)                                                  \
+    {                                                                   \
+        Run& run = runs[k];                                             \
+        if (t->a##k##_trace_busy) {                                     \
+            if (UNLIKELY(!run.running)) {                               \
+                run.origin = now;                                       \
+                run.timeline.clear();                                   \
+            }                                                           \
+            UNIT(a##k##_trace, 0, load)                                 \
+            UNIT(a##k##_trace, 1, array)                                \
+            UNIT(a##k##_trace, 2, vector)                               \
+            UNIT(a##k##_trace, 3, store)                                \
+        }                                                               \
+        run.running = t->a##k##_trace_busy;                             \
+    }
+        ACCELERATORS
+#undef ACCELERATOR
+#undef UNIT
         t->clk = 1;
         t->eval();
 #if HAS_SDRAM
@@ -214,6 +244,11 @@ EXPORT const char* board_violation(Board* board) {
 
 // The lamp of that name.
 EXPORT int board_fault(Board* board) { return board->fault; }
+
+// Of the latest run of an accelerator, when it has ended: the cycle since the reset that is its cycle 0, and what its
+// units did. Gives the number of entries; `out` may be null.
+EXPORT uint64_t board_origin(Board* board, int k) { return board->runs[k].origin; }
+EXPORT uint64_t board_entries(Board* board, int k, int64_t* out) { return board->runs[k].timeline.copy(out); }
 
 // Bytes from the board whose stop bit was low.
 EXPORT uint64_t board_dropped(Board* board) { return board->dropped; }

@@ -1,5 +1,5 @@
-// The ports that Verilated accelerators, systems and SoCs have in common: the host's AXI4-Lite port (not of an SoC), the
-// AXI4 port to memory, and what an accelerator shows of its timeline.
+// The ports that Verilated accelerators, systems, SoCs and boards have in common: the host's AXI4-Lite port and the AXI4
+// port to memory (not of SoCs and boards), and what an accelerator shows of its timeline.
 #pragma once
 
 #include "Vdut.h"
@@ -52,7 +52,8 @@ bool host_read(Dut* t, uint32_t address, uint32_t* value, uint8_t* response, Cyc
 }
 
 // What memory shows, given to the design. Ids are the caller's.
-inline void show_memory(Vdut* t, const dovetail::AxiCycle& bus) {
+template <typename Dut>
+void show_memory(Dut* t, const dovetail::AxiCycle& bus) {
     t->m_axi_arready = bus.arready;
     t->m_axi_rvalid = bus.rvalid;
     t->m_axi_rlast = bus.rlast;
@@ -64,7 +65,8 @@ inline void show_memory(Vdut* t, const dovetail::AxiCycle& bus) {
 }
 
 // What the design shows, given to memory.
-inline void show_manager(const Vdut* t, dovetail::AxiCycle& bus) {
+template <typename Dut>
+void show_manager(const Dut* t, dovetail::AxiCycle& bus) {
     bus.arvalid = t->m_axi_arvalid;
     bus.araddr = t->m_axi_araddr;
     bus.arlen = t->m_axi_arlen;

@@ -43,7 +43,7 @@ class BlockMemory(wiring.Component):
         m.submodules.cells = cells = memory.Memory(shape=unsigned(self.bus), depth=rows, init=[])
         self._reads(m, cells.read_port())
         self._writes(m, cells.write_port(granularity=8))
-        m.d.comb += self.port.link.ready.eq(1)
+        m.d.comb += [self.port.link.ready.eq(1), self.port.link.settled.eq(1)]
         return m
 
     def _reads(self, m: Module, cells: memory.ReadPort) -> None:

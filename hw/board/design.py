@@ -1,9 +1,10 @@
-"""The top level of a board: accelerator, system memory and host link."""
+"""The top level of a board: accelerator or system, system memory and host link."""
 
 from typing import Any
 
 from amaranth import Module
 from amaranth.lib import wiring
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX, Accelerator
@@ -12,8 +13,11 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.sdram import SdramPins
 from dovetail.hw.board.uart import divisor_of
 from dovetail.hw.common.ports import part
+from dovetail.hw.system.design import TRACE, SystemDesign, prefix_of
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.link import VERSION, Board
+from dovetail.isa.config.system import System
+from dovetail.isa.host import ADDRESS_BITS
+from dovetail.isa.link import MEMORIES, VERSION, Board
 
 
 class BoardDesign(wiring.Component):
@@ -21,11 +25,12 @@ class BoardDesign(wiring.Component):
 
     Parameters
     ----------
-    config: the accelerator.
+    design: the accelerator, or a system of them. The memory of a system is the board's, whatever its file says.
     clock_hz: frequency of ``sync``.
     baud: bits per second of the UART.
     memory: system memory.
-    simulation: build the simulation forms, see :class:`~dovetail.hw.accelerator.Accelerator`.
+    simulation: build the simulation forms, see :class:`~dovetail.hw.accelerator.Accelerator`, and the members
+        ``a<number>_trace_*``: what accelerators show.
 
     Members
     -------
@@ -37,31 +42,46 @@ class BoardDesign(wiring.Component):
     Raises
     ------
     ValueError
-        When the bit rate cannot be had from the clock, or the memory not with bus or clock.
+        When the bit rate cannot be had from the clock, the memory not with bus or clock, or when accelerators have
+        different buses.
     """
 
     def __init__(
-        self, config: Config, *, clock_hz: int, baud: int, memory: BoardMemory, simulation: bool = False
+        self, design: Config | System, *, clock_hz: int, baud: int, memory: BoardMemory, simulation: bool = False
     ) -> None:
-        self.config = config
-        self.clock_hz = clock_hz
-        self.baud = baud
+        windows: tuple[int, ...] = (0,)
+        bits = ADDRESS_BITS
+        self._inner: Any
+        if isinstance(design, System):
+            windows, bits = tuple(part.registers for part in design.accelerators), 32
+            self.configs = tuple(part.config for part in design.accelerators)
+            self._inner = SystemDesign(design, simulation=simulation)
+        else:
+            self.configs = (design,)
+            self._inner = Accelerator(design, simulation=simulation)
         self.memory = memory
-        self.simulation = simulation
-        self._link = HostLink(
-            Board(version=VERSION, memory_bytes=memory.bytes, clock_hz=clock_hz), divisor=divisor_of(clock_hz, baud)
-        )
-        self._memory = memory.component(config, clock_hz=clock_hz, simulation=simulation)
+        bus = self.configs[0].bus
+        if any(config.bus != bus for config in self.configs) or getattr(design, "memory_bus", bus) != bus:
+            raise ValueError("accelerators of a board must all have the bus of its memory")
+        board = Board(VERSION, memory.bytes, clock_hz, MEMORIES.index(memory.kind), len(self.configs))
+        self._link = HostLink(board, divisor=divisor_of(clock_hz, baud), windows=windows, address_bits=bits)
+        self._in_flight = sum(config.outstanding for config in self.configs)
+        self._memory = memory.component(bus=bus, outstanding=self._in_flight, clock_hz=clock_hz, simulation=simulation)
         members: dict[str, Any] = {"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)}
         if memory.chip:
             members["sdram"] = Out(SdramPins(memory.chip))
+        self._traces = {
+            name if isinstance(design, System) else prefix_of(0) + name: name
+            for name in self._inner.signature.members
+            if TRACE in name
+        }
+        members |= {shown: self._inner.signature.members[name] for shown, name in self._traces.items()}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        link, memory = self._link, self._memory
-        accelerator = Accelerator(self.config, simulation=self.simulation, trace=False)
-        m.submodules.accelerator = accelerator
+        link, memory, inner = self._link, self._memory, self._inner
+        m.submodules.accelerator = inner
         m.submodules.link = link
         m.submodules.memory = memory
         for prefix, port in (
@@ -69,15 +89,33 @@ class BoardDesign(wiring.Component):
             (MEMORY_PREFIX, memory.port.read),
             (MEMORY_PREFIX, memory.port.write),
         ):
-            wiring.connect(m, part(accelerator, port.signature, prefix), port)
+            wiring.connect(m, part(inner, port.signature, prefix), port)
+        if isinstance(inner, SystemDesign):
+            self._return_ids(m, memory.port)
         wiring.connect(m, link.memory, memory.port.link)
         if self.memory.chip:
             wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
+        m.d.comb += [getattr(self, shown).eq(getattr(inner, name)) for shown, name in self._traces.items()]
         m.d.comb += [
             link.rx.eq(self.rx),
-            link.irq.eq(accelerator.irq),
+            link.irq.eq(inner.irq),
             self.tx.eq(link.tx),
-            self.busy.eq(~link.idle | link.running),
+            self.busy.eq(~link.idle | link.running.any()),
             self.fault.eq(link.refused),
         ]
         return m
+
+    def _return_ids(self, m: Module, port: Any) -> None:
+        """Memory answers in order and knows no ids: the interconnect gets back those that came with the addresses."""
+        for way, address, answer, ends in (
+            (port.read, "ar", "r", port.read.rlast),
+            (port.write, "aw", "b", 1),
+        ):
+            given, back = (getattr(self._inner, f"{MEMORY_PREFIX}{channel}id") for channel in (address, answer))
+            m.submodules[f"{answer}_ids"] = ids = SyncFIFO(width=len(given), depth=self._in_flight)
+            m.d.comb += [
+                ids.w_data.eq(given),
+                ids.w_en.eq(getattr(way, f"{address}valid") & getattr(way, f"{address}ready")),
+                ids.r_en.eq(getattr(way, f"{answer}valid") & ends),
+                back.eq(ids.r_data),
+            ]

@@ -1,5 +1,6 @@
 """The host link: frames of :mod:`dovetail.isa.link` on a UART become accesses to host registers and system memory."""
 
+from collections.abc import Sequence
 from struct import unpack_from
 
 from amaranth import Cat, Const, Module, Signal, Value
@@ -34,31 +35,37 @@ class HostLink(wiring.Component):
     ----------
     board: what a PING tells.
     divisor: clock cycles per bit of the UART.
+    windows: where the registers of each accelerator begin.
+    address_bits: of a register's address.
 
     Members
     -------
     rx, tx: the line from and to the host.
-    registers: the accelerator's host registers.
+    registers: the accelerators' host registers.
     memory: system memory. A byte that arrives while a write waits is lost, and so is its request.
-    irq: the accelerator's interrupt.
+    irq: the accelerators' interrupts.
     idle: nothing is under way: no byte, and no frame.
-    running: since START there has been no interrupt.
+    running: of each accelerator, whether there has been no interrupt since START.
     refused: the last request was broken or refused.
     """
 
-    def __init__(self, board: Board, *, divisor: int) -> None:
+    def __init__(
+        self, board: Board, *, divisor: int, windows: Sequence[int] = (0,), address_bits: int = ADDRESS_BITS
+    ) -> None:
         check_size(board.memory_bytes)
         self.board = board
         self.divisor = divisor
+        self.windows = tuple(windows)
+        self.address_bits = address_bits
         super().__init__(
             {
                 "rx": In(1),
                 "tx": Out(1),
-                "registers": Out(AxiLite(ADDRESS_BITS)),
+                "registers": Out(AxiLite(address_bits)),
                 "memory": Out(LinkMemory(board.memory_bytes)),
-                "irq": In(1),
+                "irq": In(len(windows)),
                 "idle": Out(1),
-                "running": Out(1),
+                "running": Out(len(windows)),
                 "refused": Out(1),
             }
         )
@@ -88,8 +95,7 @@ class HostLink(wiring.Component):
             m.d.sync += parts.timer.eq(0)
         with m.Elif(receiver.tick & ~parts.expired):
             m.d.sync += parts.timer.eq(parts.timer + 1)
-        with m.If(self.irq):
-            m.d.sync += self.running.eq(0)
+        m.d.sync += self.running.eq(self.running & ~self.irq)
         with m.FSM():
             self._receive(m, parts)
             self._decide(m, parts)
@@ -122,7 +128,7 @@ class HostLink(wiring.Component):
         aligned = ~address[:2].any() & ~parts.length[:2].any() & words.any() & ~parts.length[BLOCK_BITS + 1 :].any()
         in_block = address[2:BLOCK_BITS] + words <= BLOCK // WORD
         in_memory = address[BLOCK_BITS:] < self.board.memory_bytes // BLOCK
-        is_register = ~address[ADDRESS_BITS:].any() & (words == 1)
+        is_register = ~address[self.address_bits :].any() & (words == 1)
         with m.State("DECIDE"):
             m.d.sync += parts.index.eq(0)
             with m.Switch(opcode):
@@ -143,11 +149,15 @@ class HostLink(wiring.Component):
                     parts.refuse(m, Status.RANGE, ~(aligned & is_register))
                 with m.Case(Opcode.START):
                     m.d.sync += [
-                        address.eq(HOST_REGISTERS["CONTROL"].offset),
+                        address[:ADDRESS_BITS].eq(HOST_REGISTERS["CONTROL"].offset),
                         words.eq(0),
                         parts.word.eq(CONTROL_START.mask | CONTROL_IRQ.mask),
                     ]
-                    m.next = "WRITE_REGISTER"
+                    # The first run has memory as it always is, a further one finds it as the others have left it.
+                    m.next = "SETTLE"
+                    with m.If(self.running.any()):
+                        m.next = "WRITE_REGISTER"
+                    parts.refuse(m, Status.RANGE, ~self._named(address).any())
                 with m.Case(Opcode.WAIT):
                     m.d.sync += words.eq(1)
                     m.next = "WAIT"
@@ -189,8 +199,12 @@ class HostLink(wiring.Component):
             parts.refuse(m, Status.CRC, ~parts.crc.match_detected)
 
     def _access_registers(self, m: Module, parts: "_Parts") -> None:
-        """Accesses to the accelerator's registers, and the wait for its interrupt."""
+        """Accesses to the accelerators' registers, and the wait for an interrupt."""
         bus = self.registers
+        with m.State("SETTLE"):
+            m.d.comb += self.memory.settle.eq(1)
+            with m.If(self.memory.settled):
+                m.next = "WRITE_REGISTER"
         with m.State("WRITE_REGISTER"):
             m.d.comb += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
             with m.If(bus.awready & bus.wready):
@@ -198,7 +212,7 @@ class HostLink(wiring.Component):
         with m.State("WROTE_REGISTER"), m.If(bus.bvalid):
             # The interrupt of the run before goes down in the next cycle.
             with m.If(parts.opcode == Opcode.START):
-                m.d.sync += self.running.eq(1)
+                m.d.sync += self.running.eq((self.running & ~self.irq) | self._named(parts.address))
             m.next = "RESPOND"
             parts.refuse(m, Status.BUS, bus.bresp.any())
         with m.State("READ_REGISTER"):
@@ -211,8 +225,12 @@ class HostLink(wiring.Component):
             parts.refuse(m, Status.BUS, bus.rresp.any())
         with m.State("WAIT"):
             m.d.sync += parts.address.eq(parts.address - 1)
-            with m.If(self.irq | ~parts.address.any()):
+            with m.If(self.irq.any() | ~parts.address.any()):
                 m.next = "RESPOND"
+
+    def _named(self, address: Value) -> Value:
+        """The accelerator whose registers an address lies in, a bit each."""
+        return Cat(address[ADDRESS_BITS:] == window >> ADDRESS_BITS for window in self.windows)
 
     def _respond(self, m: Module, parts: "_Parts") -> None:
         """The response: header, words of the payload, CRC."""

@@ -6,9 +6,7 @@ from typing import Any
 from dovetail.hw.board import bram, sdram, spram
 from dovetail.hw.board.ports import check_size
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.config.resolved import Config
-
-KINDS = ("bram", "spram", *sdram.CHIPS)
+from dovetail.isa.link import MEMORIES
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,8 @@ class BoardMemory:
     bytes: int
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"memory kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        if self.kind not in MEMORIES:
+            raise ValueError(f"memory kind must be one of {', '.join(MEMORIES)}, not {self.kind!r}")
         check_size(self.bytes)
 
     @property
@@ -38,9 +36,10 @@ class BoardMemory:
         """What a model needs to predict the board's cycles; None for SDRAM, of whose rows it does not know."""
         return {"bram": bram.TIMING, "spram": spram.TIMING}.get(self.kind)
 
-    def component(self, config: Config, *, clock_hz: int, simulation: bool) -> Any:
-        """The memory for an accelerator, with a member ``port``; that of SDRAM has ``pins`` too."""
-        sizes: Any = {"bus": config.bus, "memory_bytes": self.bytes, "outstanding": config.outstanding}
+    def component(self, *, bus: int, outstanding: int, clock_hz: int, simulation: bool) -> Any:
+        """The memory, with a member ``port``; that of SDRAM has ``pins`` too. ``outstanding``: bursts of a direction
+        that it must take before the first is done."""
+        sizes: Any = {"bus": bus, "memory_bytes": self.bytes, "outstanding": outstanding}
         if self.kind == "spram":
             return spram.SpramMemory(**sizes, simulation=simulation)
         if self.chip:

@@ -18,7 +18,10 @@ OKAY, DECERR = 0, 3
 
 class LinkMemory(wiring.Signature):
     """Words of 4 bytes, seen from the link. A request is taken when ``ready`` and stays as it is until then, its
-    address until the next one; the data of a read come with ``answer``, in a later cycle. One request at a time."""
+    address until the next one; the data of a read come with ``answer``, in a later cycle. One request at a time.
+
+    Between requests, ``settle`` asks memory to forget its history, until ``settled``: the cycles of what comes next
+    depend on nothing before."""
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
@@ -31,6 +34,8 @@ class LinkMemory(wiring.Signature):
                 "ready": In(1),
                 "answer": In(1),
                 "read_data": In(32),
+                "settle": Out(1),
+                "settled": In(1),
             }
         )
 

@@ -202,7 +202,7 @@ class SdramMemory(wiring.Component):
         number ``part`` that is due."""
 
         cycles = cycles_of(self.nanoseconds, self.clock_hz)
-        pins, chip = self.pins, self.chip
+        pins, chip, link = self.pins, self.chip, self.port.link
         command = Signal(Command)
         address = access.address | part
         column, bank = address[: chip.column_bits], address[chip.column_bits :][:BANK_BITS]
@@ -220,7 +220,8 @@ class SdramMemory(wiring.Component):
         pause, pauses = Signal(range(cycles["power_up"]), init=cycles["power_up"] - 1), Signal(init=1)
         held = Signal(range(max(cycles["ras"], cycles["wr"] + 1)))  # the open row must stay open
         until_refresh = Signal(range(cycles["refresh_interval"]))
-        due = Signal()
+        due, refresh = Signal(), Signal()
+        m.d.comb += refresh.eq(due | (link.settle & ~link.settled))
         is_open, opened = Signal(), Signal()  # a row is; and just now, for the access that waits
         bus_taken = Signal(RETURN)  # by data of a read
         m.d.sync += bus_taken.eq(bus_taken << 1 | (command == Command.READ))
@@ -229,6 +230,7 @@ class SdramMemory(wiring.Component):
         m.d.sync += until_refresh.eq(Mux(until_refresh.any(), until_refresh - 1, cycles["refresh_interval"] - 1))
         with m.If(~until_refresh.any()):
             m.d.sync += due.eq(1)
+        m.d.sync += link.settled.eq(0)
 
         def issue(what: object, wait: str | int) -> None:
             m.d.comb += command.eq(what)
@@ -254,13 +256,15 @@ class SdramMemory(wiring.Component):
                 m.next = "RUN"
             with m.State("RUN"):
                 hit = opened | access.follows
-                with m.If(is_open & (due | (waits & ~hit))), m.If(~held.any()):
+                with m.If(is_open & (refresh | (waits & ~hit))), m.If(~held.any()):
                     issue(Command.PRECHARGE, "rp")
                     m.d.comb += a.eq(all_banks)
                     m.d.sync += is_open.eq(0)
-                with m.Elif(due):
+                with m.Elif(refresh):
                     issue(Command.REFRESH, "rfc")
                     m.d.sync += due.eq(0)
+                    with m.If(link.settle):
+                        m.d.sync += [link.settled.eq(1), until_refresh.eq(cycles["refresh_interval"] - 1)]
                 with m.Elif(waits & ~is_open):
                     issue(Command.ACTIVATE, "rcd")
                     m.d.comb += a.eq(row)

@@ -113,7 +113,8 @@ class SpramMemory(wiring.Component):
         reading = self._reads(m, cells)
         self._writes(m, cells, reading)
         self._blocks(m, cells)
-        m.d.comb += [link.ready.eq(1), link.read_data.eq(cells.read_data.word_select(link.address[:lane_bits], 32))]
+        m.d.comb += [link.ready.eq(1), link.settled.eq(1)]
+        m.d.comb += [link.read_data.eq(cells.read_data.word_select(link.address[:lane_bits], 32))]
         m.d.sync += link.answer.eq(link.valid & ~link.write)
         with m.If(link.valid):
             m.d.comb += [

@@ -77,10 +77,11 @@ def test_what_is_no_response(frame: bytes, text: str) -> None:
 
 
 def test_board() -> None:
-    board = Board(version=1, memory_bytes=65536, clock_hz=25_000_000)
+    board = Board(version=2, memory_bytes=65536, clock_hz=25_000_000, memory=3, accelerators=2)
     assert Board.unpack(board.pack()) == board
-    with pytest.raises(FrameError, match="must be 12 bytes, not 4"):
-        Board.unpack(b"1234")
+    with pytest.raises(FrameError, match="must be 16 bytes, not 4"):
+        Board.unpack(board.pack()[:4])
+    assert Board.unpack(b"\1\0\0\0" + bytes(8)).version == 1  # shorter
 
 
 def test_blocks_end_at_multiples_of_1024() -> None:

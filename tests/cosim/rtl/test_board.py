@@ -104,7 +104,7 @@ def host(board: SimulatedBoard) -> Iterator[Host]:
 
 def test_ping(host: Host, board: SimulatedBoard) -> None:
     answer = Board.unpack(host.ask(Opcode.PING))
-    assert answer == Board(version=1, memory_bytes=MEMORY.bytes, clock_hz=board.clock_hz)
+    assert answer == Board(version=2, memory_bytes=MEMORY.bytes, clock_hz=board.clock_hz)
 
 
 def test_memory(host: Host) -> None:

@@ -12,7 +12,6 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.board.ports import DECERR, OKAY
 from dovetail.hw.common.axi import INCR
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.sdram import NANOSECONDS
 from tests.hw.benches import simulate
 
@@ -123,9 +122,8 @@ class Bench:
 
     def __init__(self, kind: str, bus: int, size: int, *, seed: int) -> None:
         memory = BoardMemory(kind, size)
-        config = Config(ic_lanes=4, oc_lanes=4, bus=bus, outstanding=OUTSTANDING)
         self.timing = memory.timing
-        self.dut: Any = memory.component(config, clock_hz=CLOCK, simulation=True)
+        self.dut: Any = memory.component(bus=bus, outstanding=OUTSTANDING, clock_hz=CLOCK, simulation=True)
         self.chip: Chip | None = None
         if memory.chip:  # and a shorter power-up
             self.dut.nanoseconds = NANOSECONDS | {"power_up": 2000}
@@ -338,14 +336,40 @@ def test_the_link_comes_between(kind: str, bus: int, size: int) -> None:
     simulate(bench.dut, host, background=bench.background)
 
 
+@pytest.mark.parametrize("kind", ["bram", "sdram", "sdram32"])
+def test_settled_memory_has_no_history(kind: str) -> None:
+    """Whatever rows are open and whenever refreshes were due: afterwards the same bursts take the same cycles."""
+    found = []
+    for history in range(5):
+        bench = Bench(kind, 64, 1 << 14, seed=1)
+        if bench.chip:
+            bench.dut.nanoseconds |= {"refresh_interval": 500}
+
+        async def host(ctx: Any, bench: Bench = bench, history: int = history) -> None:
+            await bench.fill(ctx)
+            await ctx.tick().repeat(300 + 11 * history)
+            for n in range(history):
+                await bench.link(ctx, PAGE * n)
+            port = bench.dut.port.link
+            ctx.set(port.settle, 1)
+            await ctx.tick().until(port.settled)
+            ctx.set(port.settle, 0)
+            bench.rng.seed(2)
+            await bench.traffic(ctx, 8)
+
+        simulate(bench.dut, host, background=bench.background)
+        found.append(([cycle for cycle, *_ in bench.read_beats], [cycle for cycle, _ in bench.answers]))
+    assert all(times == found[0] for times in found) and found[0][0] and found[0][1]
+
+
 def test_kinds_and_sizes() -> None:
     assert BoardMemory("bram", 8192).timing == MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)
     with pytest.raises(ValueError, match="memory kind must be one of bram, spram, sdram, sdram32, not 'flash'"):
         BoardMemory("flash", 4096)
     with pytest.raises(ValueError, match="memory must be a multiple of 4096 bytes, not 5000"):
         BoardMemory("bram", 5000)
-    config = Config(ic_lanes=4, oc_lanes=4, bus=32)
+    sizes: Any = {"outstanding": 4, "clock_hz": CLOCK, "simulation": True}
     with pytest.raises(ValueError, match="memory must be 65536 or 131072 bytes of single-port RAM with a bus of 32"):
-        BoardMemory("spram", 1 << 18).component(config, clock_hz=CLOCK, simulation=True)
+        BoardMemory("spram", 1 << 18).component(bus=32, **sizes)
     with pytest.raises(ValueError, match="bus must be 32 or 64 bits with single-port RAM, not 128"):
-        BoardMemory("spram", 1 << 17).component(config.replace(bus=128), clock_hz=CLOCK, simulation=True)
+        BoardMemory("spram", 1 << 17).component(bus=128, **sizes)

@@ -14,6 +14,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS, ID, STATUS_BUSY, STATUS_DONE, VERSION
 from dovetail.isa.instructions.table import Op, to_bytes
 from dovetail.isa.link import BLOCK, REQUEST_HEADER, SYNC, Board, Opcode, Status, response, with_crc
+from dovetail.isa.link import VERSION as LINK_VERSION
 from dovetail.sw.runtime.board import link as module
 from dovetail.sw.runtime.board.board_engine import BoardEngine
 from dovetail.sw.runtime.board.link import ATTEMPTS, Link, LinkError
@@ -35,7 +36,7 @@ class FakeBoard:
         self.starts = 0
         self.timeout = self.write_timeout = 0.0
         self.closed = False
-        self.version = 1
+        self.version = LINK_VERSION
         self._pending = b""
 
     def close(self) -> None:
@@ -218,8 +219,8 @@ def test_a_run_that_was_given_up_is_not_taken_for_the_next(board: FakeBoard) -> 
 
 
 def test_another_version_of_the_link(board: FakeBoard) -> None:
-    board.version = 2
-    with pytest.raises(LinkError, match="version 1 of the host link, not 2; build it again"):
+    board.version = 1
+    with pytest.raises(LinkError, match="version 2 of the host link, not 1; build it again"):
         Link("fake")
     assert board.closed
 
