@@ -10,7 +10,7 @@ from dovetail.cosim.compare.writers import writer
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FORMS, RtlEngine, RtlError
 from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.waves import Waves, dump
-from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.run import cycle_bound
@@ -124,12 +124,12 @@ class Lockstep:
         return self.rtl.config
 
     @property
-    def timing(self) -> MemoryTiming:
+    def timing(self) -> Memory:
         """Timing of system memory, of both sides; another one may be set between runs."""
         return self.rtl.timing
 
     @timing.setter
-    def timing(self, timing: MemoryTiming) -> None:
+    def timing(self, timing: Memory) -> None:
         if timing != self.rtl.timing:
             sram = self.model.read_sram()
             self.rtl.timing = timing

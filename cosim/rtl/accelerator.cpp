@@ -4,6 +4,7 @@
 #include "axi_memory.h"
 #include "clock.h"
 #include "dut_ports.h"
+#include "memory_models.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -60,7 +61,7 @@ struct Accelerator {
     // comes from registers: it is there after the edge, whatever the other sides do in the cycle.
     void cycle() {
         Vdut* const t = top.get();
-        memory.begin(now, bus, &t->m_axi_rdata);
+        memory.begin(now, bus, &t->m_axi_rdata, t->m_axi_wvalid);
         show_memory(t, bus);
         clock.settle();
         if (UNLIKELY(t->m_axi_arvalid | t->m_axi_awvalid | t->m_axi_wvalid | bus.rvalid | bus.bvalid)) manager();
@@ -85,6 +86,7 @@ struct Accelerator {
             running = true;
             origin = now;
             timeline.clear();
+            memory.start();
         }
 #define UNIT(number, name) NOTE_UNIT(timeline, t, trace, number, name, now - origin)
         UNIT(0, load)
@@ -151,11 +153,10 @@ void acc_delete(Accelerator* a) {
 }
 void acc_reset(Accelerator* a) { a->reset(); }
 
-void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
-                uint64_t beat_cycles) {
+void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, int kind, const int64_t* timing) {
     a->memory.data = data;
     a->memory.size = size;
-    a->memory.timing = {read_latency, write_latency, beat_cycles};
+    dovetail::set_timing(a->memory, kind, timing);
 }
 
 int acc_write(Accelerator* a, uint32_t address, uint32_t value) { return a->write(address, value); }

@@ -21,9 +21,8 @@ Accelerator* acc_new(void);
 void acc_delete(Accelerator* a);
 void acc_reset(Accelerator* a);
 
-// Attaches system memory: `size` bytes from address 0 on, and its timing.
-void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
-                uint64_t beat_cycles);
+// Attaches system memory: `size` bytes from address 0 on, and its timing: a kind and its numbers (memory_models.h).
+void acc_memory(Accelerator* a, uint8_t* data, uint64_t size, int kind, const int64_t* timing);
 
 // Host accesses; 0 when the port does not answer.
 int acc_write(Accelerator* a, uint32_t address, uint32_t value);

@@ -1,4 +1,4 @@
-// A memory behind AXI4 that answers as early as its timing allows (see axi_bus.h), in order.
+// A memory behind AXI4 that answers as early as its timing allows (see axi_bus.h), in order; with `model`, when that says.
 //
 // Addresses from `size` on answer DECERR: reads give zeros, writes do nothing. `broken` parts do so with SLVERR.
 // With NARROW, beats may be narrower than the bus: each is a beat of its own, on the lanes that its address says.
@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "axi_bus.h"
+#include "memory_model.h"
 
 namespace dovetail {
 
@@ -38,6 +40,7 @@ struct AxiMemory {
     uint8_t* data = nullptr;
     uint64_t size = 0;
     MemoryTiming timing;
+    std::unique_ptr<MemoryModel> model;  // of a memory that is not `fixed`; stalls are not for it
     std::vector<Part> broken;
     Stalls stalls;
     const char* violation = nullptr;  // the first breach of the protocol by the manager
@@ -59,22 +62,29 @@ struct AxiMemory {
         next_read_address = next_write_address = 0;
         write_code = AXI_OKAY;
         violation = nullptr;
+        if (model) model->restart();
     }
 
-    // The memory's side of cycle `now`; `rdata` receives BEAT bytes when rvalid.
-    void begin(uint64_t now, AxiCycle& bus, void* rdata) {
+    // The cycle that has begun is the model's cycle 0. Nothing is in flight.
+    void start() {
+        if (!model) return;
+        model->restart();
+        model->begin(false);
+    }
+
+    // The memory's side of cycle `now`; `rdata` receives BEAT bytes when rvalid. `wvalid` is for a model.
+    void begin(uint64_t now, AxiCycle& bus, void* rdata, bool wvalid = false) {
+        if (__builtin_expect(model != nullptr, 0)) {
+            begin_model(bus, rdata, wvalid);
+            return;
+        }
         bus.arready = read_tail - read_head < RING && now >= next_read_address;
         bus.awready = write_tail - write_head < RING && now >= next_write_address;
         bus.rvalid = false;
         if (!read_idle()) {
             const Burst& burst = reads[read_head % RING];
             if (read_beats.may_come(now, timing.beat_cycles, burst.end, burst.left)) {
-                bus.rvalid = true;
-                bus.rlast = burst.left == 1;
-                const uint64_t place = placed(burst.address);
-            bus.rresp = answer(place);
-                if (bus.rresp == AXI_OKAY) memcpy(rdata, data + place, BEAT);
-                else memset(rdata, 0, BEAT);
+                show(burst, bus, rdata);
             }
         }
         bus.wready = write_beats.may_come(now);
@@ -88,25 +98,52 @@ struct AxiMemory {
             Burst& burst = reads[read_head % RING];
             burst.address += NARROW ? burst.step : BEAT;
             if (--burst.left == 0) ++read_head;
+            if (model) model->beat_given(!burst.left);
             read_beats.came(now + stall(), timing.beat_cycles);
         }
         if (bus.arvalid && bus.arready) {
             check(bus.araddr, bus.arlen, bus.arsize, bus.arburst);
             const unsigned step = NARROW ? 1u << bus.arsize : BEAT, beats = bus.arlen + 1;
             reads[read_tail++ % RING] = {bus.araddr & -uint64_t(step), now + timing.read(beats), beats, step};
+            if (model) model->address(false, bus.araddr, step, beats);
             next_read_address = now + 1 + stall();
         }
-        if (bus.bvalid && bus.bready) ++response_head;
+        if (bus.bvalid && bus.bready) {
+            ++response_head;
+            if (model) model->answered();
+        }
         if (bus.awvalid && bus.awready) {
             check(bus.awaddr, bus.awlen, bus.awsize, bus.awburst);
             const unsigned step = NARROW ? 1u << bus.awsize : BEAT;
             writes[write_tail++ % RING] = {bus.awaddr & -uint64_t(step), 0, bus.awlen + 1, step};
+            if (model) model->address(true, bus.awaddr, step, bus.awlen + 1);
             next_write_address = now + 1 + stall();
         }
         if (bus.wvalid && bus.wready) write(now, bus, static_cast<const uint8_t*>(wdata), wstrb);
     }
 
 private:
+    void begin_model(AxiCycle& bus, void* rdata, bool wvalid) {
+        model->begin(wvalid);
+        bus.arready = model->takes[0];
+        bus.awready = model->takes[1];
+        bus.wready = model->takes_beat;
+        bus.rvalid = model->gives_beat;
+        if (bus.rvalid) show(reads[read_head % RING], bus, rdata);
+        bus.bvalid = model->answers;
+        if (bus.bvalid) bus.bresp = responses[response_head % RING].code;
+    }
+
+    // A read's next beat.
+    void show(const Burst& burst, AxiCycle& bus, void* rdata) const {
+        bus.rvalid = true;
+        bus.rlast = burst.left == 1;
+        const uint64_t place = placed(burst.address);
+        bus.rresp = answer(place);
+        if (bus.rresp == AXI_OKAY) memcpy(rdata, data + place, BEAT);
+        else memset(rdata, 0, BEAT);
+    }
+
     // Where the bus-wide beat around an address begins.
     static uint64_t placed(uint64_t address) { return NARROW ? address & -uint64_t(BEAT) : address; }
 
@@ -145,7 +182,9 @@ private:
                 if (wstrb >> i & 1) data[place + i] = wdata[i];
         }
         burst.address += NARROW ? burst.step : BEAT;
-        if (--burst.left == 0) {
+        --burst.left;
+        if (model) model->beat_taken(!burst.left);
+        if (!burst.left) {
             ++write_head;
             responses[response_tail++ % RING] = {now + timing.write() + stall(), write_code};
             write_code = AXI_OKAY;

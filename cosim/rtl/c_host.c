@@ -4,7 +4,7 @@
 // unforgiving as real ones are allowed to be: what is not flushed never reaches memory, what is not invalidated is never
 // seen, and both work on whole lines. Time is the simulation's: a clock cycle takes a microsecond.
 //
-// `where` is "interrupt" (the default) or "poll". Defines: READ_LATENCY, WRITE_LATENCY, BEAT_CYCLES of the memory.
+// `where` is "interrupt" (the default) or "poll". Defines: MEMORY_KIND and MEMORY_TIMING of the memory.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,8 +105,8 @@ int dovetail_host_open(struct dovetail_host *host, const char *where, size_t byt
         return 1;
     }
     simulation.accelerator = acc_new();
-    acc_memory(simulation.accelerator, simulation.memory, BUS + simulation.bytes, READ_LATENCY, WRITE_LATENCY,
-               BEAT_CYCLES);
+    static const int64_t timing[] = {MEMORY_TIMING};
+    acc_memory(simulation.accelerator, simulation.memory, BUS + simulation.bytes, MEMORY_KIND, timing);
     host->platform = platform;
     if (polls)
         host->platform.wait = NULL;

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.memory_numbers import numbers_of
 from dovetail.cosim.rtl.rtl_engine import accelerator_library
 from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
 from dovetail.isa.config.resolved import Config
@@ -52,11 +53,10 @@ def c_program(
     ToolError
         A tool is missing, or the sources do not compile.
     """
-    timing = config.memory
+    kind, timing = numbers_of(config.memory)
     macros = {
-        "READ_LATENCY": timing.read_latency,
-        "WRITE_LATENCY": timing.write_latency,
-        "BEAT_CYCLES": timing.beat_cycles,
+        "MEMORY_KIND": kind,
+        "MEMORY_TIMING": ",".join(map(str, timing.tolist())),
         **(defines or {}),
     }
     library = output.with_name(f"{output.name}.so")

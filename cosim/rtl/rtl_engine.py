@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.memory_numbers import HEADERS, attach
 from dovetail.cosim.rtl.verilate import Design, machine, verilate, wave_format, yosys
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
@@ -20,6 +21,7 @@ from dovetail.isa.common.build_cache import default_cache, noted, noted_library
 from dovetail.isa.common.cplusplus import hash_of
 from dovetail.isa.common.sealed import is_sound
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
@@ -32,7 +34,7 @@ TOP = "accelerator"
 FORMS = ("simulation", "fpga")
 """Forms of an accelerator: the one that is fast to simulate, and the one that is synthesised, on block RAM that loses
 what is read while it is written."""
-DRIVER = ("accelerator.cpp", "accelerator.h", "axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
+DRIVER = ("accelerator.cpp", "accelerator.h", "clock.h", "dut_ports.h", "waves.h", *HEADERS)
 TIMEOUT = 1
 FAILURES = {TIMEOUT: "no end after {limit} cycles", 2: "the engine did not start", 3: "AXI protocol: {message}"}
 """What a status of the C++ loop other than 0 means."""
@@ -221,12 +223,12 @@ class RtlEngine(DeviceEngine):
         return library
 
     @property
-    def timing(self) -> MemoryTiming:
+    def timing(self) -> Memory:
         """Timing of system memory; another one may be set between runs."""
         return self._config.memory
 
     @timing.setter
-    def timing(self, timing: MemoryTiming) -> None:
+    def timing(self, timing: Memory) -> None:
         self._config = self._config.replace(memory=timing)
 
     def close(self) -> None:
@@ -311,15 +313,7 @@ class RtlEngine(DeviceEngine):
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
             raise ValueError("memory must be contiguous bytes, a multiple of 4096")
         self._under_way = memory, program_words(memory, program, pages)
-        timing = self._config.memory
-        self._library.acc_memory(
-            self._handle,
-            ctypes.c_void_p(memory.ctypes.data),
-            ctypes.c_uint64(len(memory)),
-            ctypes.c_uint64(timing.read_latency),
-            ctypes.c_uint64(timing.write_latency),
-            ctypes.c_uint64(timing.beat_cycles),
-        )
+        attach(self._library.acc_memory, self._handle, memory, self._config.memory)
         parts = np.array(self.broken, np.uint64)
         self._library.acc_broken(self._handle, ctypes.c_void_p(parts.ctypes.data), ctypes.c_uint64(len(self.broken)))
         self.write_register("PROGRAM", program)

@@ -5,6 +5,7 @@
 #include "axi_memory.h"
 #include "clock.h"
 #include "dut_ports.h"
+#include "memory_models.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -84,7 +85,7 @@ struct System {
 
     void cycle() {
         Vdut* const t = top.get();
-        memory.begin(now, bus, &t->m_axi_rdata);
+        memory.begin(now, bus, &t->m_axi_rdata, t->m_axi_wvalid);
         show_memory(t, bus);
         t->m_axi_rid = reads.empty() ? 0 : reads.front();
         t->m_axi_bid = writes.empty() ? 0 : writes.front();
@@ -252,11 +253,10 @@ extern "C" {
 System* sys_new() { return new System; }
 void sys_delete(System* s) { delete s; }
 
-void sys_memory(System* s, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
-                uint64_t beat_cycles) {
+void sys_memory(System* s, uint8_t* data, uint64_t size, int kind, const int64_t* timing) {
     s->memory.data = data;
     s->memory.size = size;
-    s->memory.timing = {read_latency, write_latency, beat_cycles};
+    dovetail::set_timing(s->memory, kind, timing);
 }
 
 int sys_write(System* s, uint32_t address, uint32_t value, uint8_t* response) {
@@ -272,6 +272,7 @@ void sys_begin(System* s, int log) {
     for (Part& part : s->parts) part.runs.clear();
     s->events.clear();
     s->log = log;
+    if (s->memory.model) s->memory.model->restart();  // the next cycle is the system's cycle 0
 }
 
 void sys_advance(System* s, uint64_t cycles) {

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.rtl.block import driver
+from dovetail.cosim.rtl.memory_numbers import HEADERS, attach
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FAILURES, RtlError, program_words, sources_hash, timeline_of
 from dovetail.cosim.rtl.verilate import Design, verilate, yosys
 from dovetail.hw.system.design import SystemDesign
@@ -25,7 +26,7 @@ from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
 
 TOP = "system"
-DRIVER = ("system.cpp", "axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
+DRIVER = ("system.cpp", "clock.h", "dut_ports.h", "waves.h", *HEADERS)
 
 
 class Handshake(IntEnum):
@@ -167,14 +168,17 @@ class SystemEngine:
             for register, value in (("PROGRAM", start.program), ("PAGES", start.pages), ("BASE", start.base)):
                 self.write_register(name, register, value)
         self._library.sys_begin(self._handle, 1)
+        zero = int(self._library.sys_now(self._handle))
         for name, start in starts.items():
             self._library.sys_advance(self._handle, ctypes.c_uint64(start.wait))
             self.write_register(name, "CONTROL", CONTROL_START.mask)
         self._check(self._library.sys_finish(self._handle, len(starts), ctypes.c_uint64(self.limit)))
         handshakes = self._rows("events")
+        handshakes[:, 0] -= zero
         results, origins = {}, {}
         for name in starts:
-            origins[name], line = self._timeline(name, 0, words[name], last=True)
+            origin, line = self._timeline(name, 0, words[name], last=True)
+            origins[name] = origin - zero
             results[name] = RunResult(memory, line.cycles, line, line.counters, line.fault)
         self._library.sys_begin(self._handle, 0)
         return SystemRun(results, origins, handshakes)
@@ -228,12 +232,7 @@ class SystemEngine:
         """Make bytes the system's memory."""
         if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
             raise ValueError("memory must be contiguous bytes, a multiple of 4096")
-        timing = self.system.memory
-        self._library.sys_memory(
-            self._handle,
-            ctypes.c_void_p(memory.ctypes.data),
-            *map(ctypes.c_uint64, (len(memory), timing.read_latency, timing.write_latency, timing.beat_cycles)),
-        )
+        attach(self._library.sys_memory, self._handle, memory, self.system.memory)
 
     def _check(self, status: int) -> None:
         """Raises :class:`RtlError` for a status other than 0."""

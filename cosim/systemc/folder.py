@@ -14,6 +14,7 @@ from dovetail.cosim.rtl.setting import Setting
 from dovetail.cosim.rtl.verilate import yosys
 from dovetail.hw.sequencer.frontend import PAGES_BITS
 from dovetail.hw.verilog import to_verilog
+from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
@@ -56,6 +57,8 @@ def makefile() -> str:
 def config_header(config: Config) -> str:
     """What the sources must know of a configuration, as C++."""
     memory = config.memory
+    if not isinstance(memory, MemoryTiming):
+        raise ConfigError(f"memory must be fixed on the SystemC platform, not {memory.label}")
     values: dict[str, dict[str, int | str]] = {
         "unsigned": {
             "BUS_BYTES": config.bus_bytes,

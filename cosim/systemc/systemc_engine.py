@@ -13,6 +13,7 @@ import numpy as np
 
 from dovetail.cosim.systemc.build import SystemC, build_platform, find_systemc
 from dovetail.isa.common.cplusplus import ToolError
+from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
@@ -67,6 +68,8 @@ class SystemCEngine(DeviceEngine):
         self._folder = tempfile.TemporaryDirectory(prefix="dovetail-systemc-")
         folder = Path(self._folder.name)
         memory = config.memory
+        if not isinstance(memory, MemoryTiming):
+            raise ConfigError(f"memory must be fixed on the SystemC platform, not {memory.label}")
         command = [str(build_platform(config, cache, systemc or find_systemc()).resolve()), *options]
         command += ["--memory", f"{memory.read_latency}:{memory.write_latency}:{memory.beat_cycles}"]
         if view:

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dovetail.isa.config.given import ARRAY_LANES, INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter, check_shape
+from dovetail.isa.config.memory import NAMES_OF_MEMORIES, named_memory, table_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
@@ -60,8 +61,29 @@ _ALL_LANES = Parameter(
     kind=LANES,
     name="lanes",
 )
-SETTINGS: dict[str, Parameter] = {_ALL_LANES.name: _ALL_LANES, **PARAMETERS}
-"""What a user may set: ``lanes``, shorthand for ic_lanes, oc_lanes and pixel_lanes together, and every parameter."""
+
+
+def _memory(value: Any) -> str:
+    try:
+        if not isinstance(value, str):
+            raise ValueError(f"must be a name such as ddr4-2400-x16@200MHz, not {value!r}")
+        named_memory(value)
+    except ConfigError as error:
+        raise ValueError(f"is wrong: {error}") from None
+    return value
+
+
+_MEMORY = Parameter(
+    "memory behind the bus, and the accelerator's clock where it matters, such as ddr4-2400-x16@200MHz",
+    title="memory",
+    kind=Kind(_memory, choices=NAMES_OF_MEMORIES),
+    option="--mem-model",
+    memory=True,
+    name="memory_model",
+)
+SETTINGS: dict[str, Parameter] = {_ALL_LANES.name: _ALL_LANES, **PARAMETERS, _MEMORY.name: _MEMORY}
+"""What a user may set: ``lanes``, shorthand for ic_lanes, oc_lanes and pixel_lanes together, every parameter, and
+``memory_model``, which names a whole memory."""
 CLOCK = Parameter("frequency of the accelerator", title="clock", kind=FREQUENCY, name="clock")
 """Of a point of a sweep: cycles do not depend on it, times and rates do."""
 AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
@@ -161,7 +183,10 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     if not changes:
         return base
     data = dict(chosen(base))
-    memory = {**data.pop("memory"), **{n: v for n, v in changes.items() if SETTINGS[n].memory}}
+    memory = data.pop("memory")
+    if _MEMORY.name in changes:
+        memory = table_of(named_memory(changes[_MEMORY.name]))
+    memory = memory | {n: v for n, v in changes.items() if n in PARAMETERS and PARAMETERS[n].memory}
     hardware = {n: v for n, v in changes.items() if not SETTINGS[n].memory}
     check_shape(hardware)
     if "lanes" in hardware:
@@ -192,7 +217,7 @@ def flat(config: Config) -> dict[str, Any]:
     values = (
         config.to_dict()
         | {"pixel_lanes": config.pixel_lanes}
-        | vars(config.memory)
+        | vars(config.like_fixed)
         | {"pe": config.macs_per_cycle}
         | {"dataflow": dataflow_of(config.ic_lanes, config.oc_lanes, config.pixel_lanes)}
         | {"extensions": PARAMETERS["extensions"].show(config.extensions)}

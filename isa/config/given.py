@@ -214,7 +214,7 @@ class Given(TypedDict, total=False):
     ]
     bus: Annotated[int, Parameter("AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
     outstanding: Annotated[int, Parameter("bursts in flight per direction", 1, 16, 4, "bursts in flight")]
-    memory: MemoryTiming
+    memory: Any
     depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=_one_of(DEPTHWISE))]
 
 
@@ -237,7 +237,7 @@ MICROCODED_WORD = 16
 
 def _parameters(of: type, memory: bool = False) -> Iterator[Parameter]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if hint is MemoryTiming:
+        if name == "memory":  # its kinds: dovetail.isa.config.memory
             yield from _parameters(MemoryTiming, memory=True)
         else:
             p = hint.__metadata__[0]
@@ -270,13 +270,3 @@ def check_shape(names: Collection[str]) -> None:
         raise ConfigError("give either pe and dataflow or ic_lanes, oc_lanes and pixel_lanes, not both")
     if "lanes" in names and {"pe", "dataflow", *ARRAY_LANES} & set(names):
         raise ConfigError("give lanes without pe, dataflow, ic_lanes, oc_lanes and pixel_lanes")
-
-
-def memory_of(given: MemoryTiming | Mapping[str, Any]) -> MemoryTiming:
-    """The memory's timing of a table. Raises :class:`ConfigError`."""
-    if isinstance(given, MemoryTiming):
-        return given
-    names = [p.name for p in PARAMETERS.values() if p.memory]
-    if not isinstance(given, dict) or set(given) - set(names):
-        raise ConfigError(f"memory must be a table of {', '.join(names)}, not {given!r}")
-    return MemoryTiming(**given)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import isqrt
 from pathlib import Path
@@ -32,9 +32,9 @@ from dovetail.isa.config.given import (
     Given,
     MemoryTiming,
     check_shape,
-    memory_of,
     read,
 )
+from dovetail.isa.config.memory import Memory, memory_of, table_of
 from dovetail.isa.config.presets import PRESETS
 
 PAIR_STEPS = 8
@@ -118,7 +118,7 @@ class Config:
     activation: bool
     serial: bool
     extensions: tuple[str, ...]
-    memory: MemoryTiming
+    memory: Memory
 
     def __init__(self, **given: Unpack[Given]) -> None:
         memory = memory_of(given.pop("memory", MemoryTiming()))
@@ -173,6 +173,8 @@ class Config:
             raise ConfigError(f"serial needs ic_lanes * oc_lanes = {MICROCODED_WORD}, not {self.macs_per_cycle}")
         if not _power_of_two(self.sram):
             raise ConfigError(f"serial needs sram of a power of two, not {format_bytes(self.sram)}")
+        if not isinstance(self.memory, MemoryTiming):
+            raise ConfigError(f"serial needs memory of kind fixed, not {self.memory.label}")
 
     def _depthwise_results(self) -> int:
         """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them: a row of accumulators takes
@@ -225,6 +227,11 @@ class Config:
     def bus_bytes(self) -> int:
         """Bytes of an AXI beat."""
         return self.bus // 8
+
+    @cached_property
+    def like_fixed(self) -> MemoryTiming:
+        """What is planned with: the memory if it is ``fixed``, else a fixed one of about its latency and rate."""
+        return self.memory if isinstance(self.memory, MemoryTiming) else self.memory.like_fixed(self.bus_bytes)
 
     @property
     def word_bytes(self) -> int:
@@ -307,7 +314,7 @@ class Config:
         for name in ("pixel_lanes", "serial", "extensions"):
             if data[name] == ALL_PARAMETERS[name].default:
                 del data[name]  # of configurations that are older than the parameter, the hash stays
-        data["memory"] = asdict(self.memory)
+        data["memory"] = table_of(self.memory)
         return data
 
     @classmethod
@@ -324,7 +331,7 @@ class Config:
             if name == "sram":
                 value = format_bytes(self.sram)
             lines.append(f"{name} = {json.dumps(value)}")
-        lines += ["", "[memory]"] + [f"{name} = {value}" for name, value in asdict(self.memory).items()]
+        lines += ["", "[memory]"] + [f"{name} = {json.dumps(value)}" for name, value in table_of(self.memory).items()]
         return "\n".join(lines) + "\n"
 
     @classmethod

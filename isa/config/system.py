@@ -9,7 +9,8 @@ from typing import Any
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
-from dovetail.isa.config.given import BUS_WIDTHS, SIZE, ConfigError, MemoryTiming, memory_of
+from dovetail.isa.config.given import BUS_WIDTHS, SIZE, ConfigError, MemoryTiming
+from dovetail.isa.config.memory import Memory, memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ADDRESS_BITS
 from dovetail.isa.timing.memory import ADDRESS_SPACE
@@ -18,7 +19,6 @@ MAX_ACCELERATORS = 16
 WINDOW = 1 << ADDRESS_BITS
 """Bytes of an accelerator's registers in the host's address space."""
 DEFAULT_MEMORY = 64 << 20
-MEMORY_KINDS = ("fixed",)
 DEFAULT_REACTION = 100
 MAX_REACTION = 1 << 20
 PARTS = ("accelerators", "interconnect", "memory", "host")
@@ -55,7 +55,7 @@ class System:
     """
 
     accelerators: tuple[Part, ...]
-    memory: MemoryTiming = field(default_factory=MemoryTiming)
+    memory: Memory = field(default_factory=MemoryTiming)
     memory_bytes: int = DEFAULT_MEMORY
     bus: int | None = None
     reaction: int = DEFAULT_REACTION
@@ -122,10 +122,7 @@ class System:
         interconnect, memory, host = (dict(tables.get(name, {})) for name in PARTS[1:])
         _check_names("interconnect", interconnect, ("bus",))
         _check_names("host", host, ("reaction",))
-        kind, size = memory.pop("kind", MEMORY_KINDS[0]), memory.pop("size", DEFAULT_MEMORY)
-        if kind not in MEMORY_KINDS:
-            raise ConfigError(f"memory: kind must be one of {', '.join(MEMORY_KINDS)}, not {kind!r}")
-        _check_names("memory", memory, ("kind", "size", *vars(MemoryTiming())))
+        size = memory.pop("size", DEFAULT_MEMORY)
         return cls(
             parts, memory_of(memory), _read_size(size), interconnect.get("bus"), host.get("reaction", DEFAULT_REACTION)
         )

@@ -210,12 +210,12 @@ def last_beat(memory: Direction, bus_bytes: int, state: State, shape: Shape) -> 
 
 def read_duration(config: Config, shape: Shape) -> int:
     """Cycles from start to end of a DMA_READ or a fetch; the address matters modulo 4096 only."""
-    return _last_answer(config, Direction.reads(config.memory), 0, shape) + READ_END
+    return _last_answer(config, Direction.reads(config.like_fixed), 0, shape) + READ_END
 
 
 def write_duration(config: Config, shape: Shape) -> int:
     """Cycles from start to end of a DMA_WRITE; the address matters modulo 4096 only."""
-    return _last_answer(config, Direction.writes(config.memory), WRITE_FIRST, shape) + WRITE_END
+    return _last_answer(config, Direction.writes(config.like_fixed), WRITE_FIRST, shape) + WRITE_END
 
 
 def _last_answer(config: Config, memory: Direction, first: int, shape: Shape) -> int:

@@ -8,6 +8,7 @@ first fault then cuts off what was not popped up to its cycle.
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
 from dovetail.isa.timing.core import run
@@ -59,6 +60,8 @@ def time_program(
     """
     check_places(address, base, memory_bytes, broken)
     words = as_words(program)
+    if not isinstance(config.memory, MemoryTiming):
+        raise ConfigError(f"memory must be fixed to be timed by time_program, not {config.memory.label}")
     if config.serial:
         return time_microcoded(config, words, address, base, memory_bytes, broken)
     if not len(words):

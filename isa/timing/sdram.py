@@ -26,17 +26,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
-NANOSECONDS = {
-    "rcd": 20,
-    "rp": 20,
-    "ras": 50,
-    "rfc": 70,
-    "wr": 15,
-    "refresh_interval": 7800,
-    "power_up": 200_000,
-}
-"""Times of a chip, no shorter than any grade of the IS42S16160 needs them to be. Those of a GW2AR-18's are no longer,
-and it has fewer rows to refresh."""
+from dovetail.isa.config.memory import PLACES, SdramTiming
+from dovetail.isa.config.memory_presets import SDRAM_NANOSECONDS
+
+NANOSECONDS = {**SDRAM_NANOSECONDS, "power_up": 200_000}
+"""Times of a chip."""
 LATENCY = 2
 """Clock edges of the chip from a READ to the one at which its data are taken."""
 RETURN = LATENCY + 2
@@ -70,7 +64,8 @@ class Beat(NamedTuple):
 @dataclass
 class _Burst:
     number: int
-    row: int  # of the bus: address / bytes of a beat
+    address: int
+    size: int  # bytes of a beat
     left: int
     offered: int
 
@@ -80,26 +75,32 @@ class Chip:
 
     Parameters
     ----------
-    columns
-        Of a beat.
     cycles
-        Of each of `NANOSECONDS`.
+        Of each of `NANOSECONDS`; without ``power_up`` nothing is left to be done for that.
+    phase
+        Cycles that the refresh counter is ahead in cycle 0.
     """
 
-    def __init__(self, columns: int, cycles: Mapping[str, int]) -> None:
-        self.columns, self.cycles = columns, cycles
-        self.now = cycles["power_up"] - 1 + cycles["rp"] + REFRESHES * cycles["rfc"] + MODE_CYCLES
+    def __init__(self, cycles: Mapping[str, int], phase: int = 0) -> None:
+        self.cycles, self.phase = cycles, phase
+        self.now = 0
         """The first cycle in which the next command may be decided."""
-        self.due = 1  # from when on a refresh is
+        if "power_up" in cycles:
+            self.now = cycles["power_up"] - 1 + cycles["rp"] + REFRESHES * cycles["rfc"] + MODE_CYCLES
+        self.due = self._due_after(-1)  # from when on a refresh is
         self.row: int | None = None
         self.is_open = False
         self.held = 0  # the first cycle in which the open row may be closed
         self.read = -TURN - 1  # the latest READ
 
-    def access(self, chosen: int, row: int, *, write: bool) -> int:
+    def _due_after(self, time: int) -> int:
+        interval = self.cycles["refresh_interval"]
+        return ((time + self.phase) // interval + 1) * interval + 1 - self.phase
+
+    def access(self, chosen: int, row: int, columns: int, *, write: bool) -> int:
         """The cycle of the last column of a beat that was chosen in this cycle, behind those before it."""
         hit, self.row = row == self.row, row
-        left = self.columns
+        left = columns
         while left:
             time = self.now
             waits = time > chosen
@@ -108,8 +109,7 @@ class Chip:
                 self.now = max(time, self.held) + self.cycles["rp"]
                 self.is_open = False
             elif refresh:
-                interval = self.cycles["refresh_interval"]
-                self.due = (time // interval + 1) * interval + 1
+                self.due = self._due_after(time)
                 self.now = time + self.cycles["rfc"]
             elif not waits:
                 self.now = min(self.due, chosen + 1)
@@ -132,7 +132,7 @@ class Chip:
 
 class Sdram:
     """The controller. Whoever uses it keeps the order of time: before a :meth:`serve`, every burst that is accepted
-    before `next` must be known.
+    before `next` must be known, and minds that it holds `places` bursts of a direction.
 
     Parameters
     ----------
@@ -140,25 +140,47 @@ class Sdram:
         Of a beat.
     width, column_bits
         Bits of a column, and of its number.
-    cycles
-        Of each of `NANOSECONDS`.
+    cycles, phase
+        See :class:`Chip`.
     """
 
-    def __init__(self, *, bus_bytes: int, width: int, column_bits: int, cycles: Mapping[str, int]) -> None:
-        self.chip = Chip(8 * bus_bytes // width, cycles)
-        self.bus_bytes, self.row_beats = bus_bytes, (width // 8 << column_bits) // bus_bytes
+    places = PLACES
+
+    def __init__(
+        self, *, bus_bytes: int, width: int, column_bits: int, cycles: Mapping[str, int], phase: int = 0
+    ) -> None:
+        self.chip = Chip(cycles, phase)
+        self.bus_bytes, self.width, self.row_bytes = bus_bytes, width, width // 8 << column_bits
         self.waiting: tuple[deque[_Burst], deque[_Burst]] = deque(), deque()  # of reads, of writes
         self.counts = [0, 0]
         self.writes_next = False
         self.chosen = -1
         self.done = [-1, -1]  # the latest two beats, oldest first
+        self.written: int | None = None
+        """When the last beat is taken of the write that was taken last; None as long as that is not known."""
 
-    def take(self, accepted: int, address: int, beats: int, *, write: bool, data: int = 0) -> None:
+    @staticmethod
+    def of(timing: SdramTiming, bus_bytes: int) -> "Sdram":
+        """That of a configuration."""
+        return Sdram(
+            bus_bytes=bus_bytes,
+            width=timing.width,
+            column_bits=timing.column_bits,
+            cycles=vars(timing),
+            phase=timing.phase,
+        )
+
+    def take(
+        self, accepted: int, address: int, beats: int, *, write: bool, data: int = 0, beat_bytes: int | None = None
+    ) -> None:
         """A burst that is accepted in this cycle; of a write ``data`` is the first cycle of its first beat, the others
-        follow as fast as they are taken."""
-        burst = _Burst(self.counts[write], address // self.bus_bytes, beats, max(accepted + 1, data))
+        follow as fast as they are taken. ``beat_bytes``: of its beats, that may be narrower than the bus."""
+        size = beat_bytes or self.bus_bytes
+        burst = _Burst(self.counts[write], address // size * size, size, beats, max(accepted + 1, data if write else 0))
         self.counts[write] += 1
         self.waiting[write].append(burst)
+        if write:
+            self.written = None
 
     @property
     def next(self) -> int | None:
@@ -166,20 +188,23 @@ class Sdram:
         offered = [bursts[0].offered for bursts in self.waiting if bursts]
         return max(self.chosen + 1, self.done[0] + 1, min(offered)) if offered else None
 
-    def serve(self) -> Beat:
-        """The next beat."""
+    def serve(self) -> list[Beat]:
+        """The next beat, alone."""
         now = self.next
         assert now is not None
         reads, writes = (bool(bursts) and bursts[0].offered <= now for bursts in self.waiting)
         write = writes and (self.writes_next or not reads)
         burst = self.waiting[write][0]
-        end = self.chip.access(now, burst.row // self.row_beats, write=write)
+        columns = max(1, 8 * burst.size // self.width)
+        end = self.chip.access(now, burst.address // self.row_bytes, columns, write=write)
         self.chosen, self.done = now, [self.done[1], end]
-        burst.row, burst.left, burst.offered = burst.row + 1, burst.left - 1, now + 1
+        burst.address, burst.left, burst.offered = burst.address + burst.size, burst.left - 1, now + 1
         last = not burst.left
         self.writes_next = write != last
+        if write and last and burst.number == self.counts[1] - 1:
+            self.written = now
         if last:
             self.waiting[write].popleft()
             if self.waiting[write]:
                 self.waiting[write][0].offered = max(self.waiting[write][0].offered, now + 1)
-        return Beat(write, burst.number, last, now + 1 if write else end + ANSWER)
+        return [Beat(write, burst.number, last, now + 1 if write else end + ANSWER)]

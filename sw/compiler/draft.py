@@ -271,7 +271,7 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
 def _transfer(partition: Partition, node: ir.Node) -> int:
     """Cycles on the bus of all operands of a node, without latencies."""
     size = sum(partition.graph.tensors[name].bytes for name in (*node.inputs, *node.outputs))
-    return ceil_div(size, partition.config.bus_bytes) * partition.config.memory.beat_cycles
+    return ceil_div(size, partition.config.bus_bytes) * partition.config.like_fixed.beat_cycles
 
 
 def _schedule(segment: Segment) -> Hashable:

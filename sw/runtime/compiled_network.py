@@ -369,7 +369,7 @@ class CompiledNetwork:
 
 def _bound(config: Config, macs: int, size: int) -> int:
     """Cycles of the roofline: the array's at its peak, or the bus's, whichever takes longer."""
-    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes) * config.memory.beat_cycles)
+    return max(ceil_div(macs, config.macs_per_cycle), ceil_div(size, config.bus_bytes) * config.like_fixed.beat_cycles)
 
 
 def compile_network(

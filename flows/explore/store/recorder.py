@@ -16,6 +16,7 @@ from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.lock import SweepLock
 from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.partition.host_cost import HostCost
 
@@ -142,7 +143,8 @@ def _network_id(file: sqlite3.Connection, network: SpaceNetwork) -> int:
 def configuration_id(file: sqlite3.Connection, config: Config) -> int:
     """The id of a configuration with its memory timing in a store, which has it from then on."""
     memory = config.memory
-    key = f"{config.hash:016x}", f"{memory.read_latency}/{memory.write_latency}/{memory.beat_cycles}"
+    text = "/".join(map(str, vars(memory).values())) if isinstance(memory, MemoryTiming) else repr(memory)
+    key = f"{config.hash:016x}", text
     find = "SELECT id FROM configurations WHERE hash = ? AND memory = ?"
     if found := file.execute(find, key).fetchone():
         return int(found[0])

@@ -146,7 +146,7 @@ RESOURCES: dict[str, Resource] = {
 
 def fastest(config: Config) -> Config:
     """A configuration whose memory answers in the next cycle, or as early as the timing of its beats allows."""
-    beat_cycles = config.memory.beat_cycles
+    beat_cycles = config.like_fixed.beat_cycles
     latency = max(1, beat_cycles - 10)
     memory = MemoryTiming(read_latency=latency, write_latency=latency, beat_cycles=beat_cycles)
     return config.replace(memory=memory)

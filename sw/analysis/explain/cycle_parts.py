@@ -239,8 +239,8 @@ def _transfer(config: Config, op: Op, view: View, duration: int) -> Parts:
     beats = _beats(bus, view["MEM_ADDR"] % bus, rows, planes, *steps, length)
     full = ceil_div(length * rows * planes, bus)
     # The bus is busy from the first beat to the last one.
-    busy = (beats - 1) * config.memory.beat_cycles + 1
-    partial = (beats - full) * config.memory.beat_cycles
+    busy = (beats - 1) * config.like_fixed.beat_cycles + 1
+    partial = (beats - full) * config.like_fixed.beat_cycles
     return {name: busy - partial, name + "_partial": partial, name + "_latency": duration - busy}
 
 

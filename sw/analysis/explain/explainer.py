@@ -32,7 +32,7 @@ def explain(compiled: CompiledNetwork) -> Explanation:
     actual = _spent(programs, NOTHING_FREE)
     freed = {name: _spent(programs, resource) for name, resource in RESOURCES.items()}
     shares = total_of(layer.shares for layer in actual)
-    peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.memory.beat_cycles)
+    peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.like_fixed.beat_cycles)
     layers = tuple(
         LayerExplanation(
             name=layer.name,

@@ -201,7 +201,7 @@ class _Clock:
         return end
 
     def _cycles(self, transfer: Transfer) -> int:
-        return ceil_div(transfer.bytes, self._config.bus_bytes) * self._config.memory.beat_cycles
+        return ceil_div(transfer.bytes, self._config.bus_bytes) * self._config.like_fixed.beat_cycles
 
     def _run(self, unit: int, cycles: int, reads: Sequence[Range], writes: Sequence[Range]) -> int:
         end = max(self._free[unit], self._known(reads, writes)) + cycles + OVERHEAD

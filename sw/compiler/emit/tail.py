@@ -105,7 +105,7 @@ def by_channels(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, 
         input_at, weights_at, output_at = placed[0]
         tiles = ceil_div(layer.out_channels, channels)
         array = array_cycles(config, layer, cut, OVERHEAD)
-        first = sizes.weights // config.bus_bytes * config.memory.beat_cycles
+        first = sizes.weights // config.bus_bytes * config.like_fixed.beat_cycles
         price = Beside(tail=cycles).price(array, tiles, 1) + first
         found.append(replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at, price=price))
     return min(found, key=lambda cut: cut.price)

@@ -240,7 +240,7 @@ class Emitter:
         self.late: set[int] = set()
         """Layers that wait where they do not in ``like``."""
         self._stored = Stores()
-        self._transfers = forms_of(config.memory, config.bus, config.outstanding)
+        self._transfers = forms_of(config.like_fixed, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
         self._latest: list[Form | None] = [None] * len(Unit)
         self._busy = [0] * len(Unit)

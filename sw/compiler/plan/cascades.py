@@ -164,4 +164,4 @@ class _Chooser:
         return rows * prod(self.graph.tensors[name].shape[2:])
 
     def _bus(self, size: int) -> int:
-        return ceil_div(size, self.config.bus_bytes) * self.config.memory.beat_cycles
+        return ceil_div(size, self.config.bus_bytes) * self.config.like_fixed.beat_cycles

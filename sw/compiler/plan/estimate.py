@@ -188,7 +188,7 @@ def _tile_cycles(
 
 def _transfer(config: Config, latency: int, length: Number, rows: Number = 1) -> Number:
     """About the cycles of a DMA of ``rows`` rows, aligned ones if there is one."""
-    memory = config.memory
+    memory = config.like_fixed
     beats = ceil_div(length, config.bus_bytes) + (rows > 1) * (length % config.bus_bytes > 0)
     longest = min(MAX_BURST, BOUNDARY // config.bus_bytes)
     bursts = ceil_div(beats, longest)
@@ -209,11 +209,11 @@ def _loaded(layer: ConvLayer, cuts: Cuts) -> Iterator[tuple[Number, Number, Numb
 
 
 def _load_input(config: Config, layer: ConvLayer, rows: Number, columns: Number, channels: Number) -> Number:
-    return _plane(config, config.memory.read_latency, rows, columns, channels, layer.width, layer.channels)
+    return _plane(config, config.like_fixed.read_latency, rows, columns, channels, layer.width, layer.channels)
 
 
 def _store(config: Config, layer: ConvLayer, rows: Number, columns: Number, channels: Number) -> Number:
-    return _plane(config, config.memory.write_latency, rows, columns, channels, layer.out_width, layer.out_channels)
+    return _plane(config, config.like_fixed.write_latency, rows, columns, channels, layer.out_width, layer.out_channels)
 
 
 def _plane(
@@ -226,7 +226,7 @@ def _plane(
 
 
 def _load_weights(config: Config, layer: ConvLayer, out_channels: Number, in_channels: Number) -> Number:
-    latency = config.memory.read_latency
+    latency = config.like_fixed.read_latency
     stream = _transfer(config, latency, layer.stream_bytes(config, out_channels, in_channels))
     if layer.mode != "matmul":
         return stream
@@ -291,7 +291,7 @@ def lower_bound(config: Config, layer: ConvLayer, tiling: Tiling, loads: Sequenc
     Each unit does one thing at a time. The array starts behind the first loads, the last store behind all of it. All
     weights may stay, however often they are used.
     """
-    memory = config.memory
+    memory = config.like_fixed
 
     def read(length: int) -> int:
         return ceil_div(length, config.bus_bytes) * memory.beat_cycles + memory.read_latency

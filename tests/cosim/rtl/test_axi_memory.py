@@ -47,7 +47,10 @@ class Memory:
 @pytest.fixture(scope="module")
 def library(build_cache: Path) -> ctypes.CDLL:
     source = (Path(__file__).parent / "memory_driver.cpp").read_text()
-    files = {"memory_driver.cpp": source, **{name: driver(name) for name in ("axi_bus.h", "axi_memory.h")}}
+    files = {
+        "memory_driver.cpp": source,
+        **{name: driver(name) for name in ("axi_bus.h", "axi_memory.h", "memory_model.h")},
+    }
     design = Design({"dut.v": "module dut(input clk); endmodule\n"}, "dut", files)
     return ctypes.CDLL(str(verilate(design, build_cache)))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail.flows.options import parameters
 from dovetail.isa.config.given import PARAMETERS, ConfigError, MemoryTiming
+from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 
@@ -31,7 +32,7 @@ def test_every_parameter_of_the_configuration_has_a_flag() -> None:
     names = (
         set(Config(pixel_lanes=2).to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
     )
-    assert set(parameters.SETTINGS) == names | {"lanes"}
+    assert set(parameters.SETTINGS) == names | {"lanes", "memory_model"}
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,17 @@ def test_flat() -> None:
     row = parameters.flat(Config(pe=64, dataflow="input", depthwise="none"))
     assert list(row) == list(PARAMETERS)
     assert (row["pe"], row["dataflow"], row["depthwise"], row["read_latency"]) == (64, "input", "none", 40)
+
+
+def test_a_flag_names_a_memory() -> None:
+    base = Config(pe=64, memory=MemoryTiming(read_latency=9))
+    named = parameters.changed(base, {"memory_model": "ddr3-1600-x16@200MHz"})
+    assert named.memory == memory_of("ddr3-1600-x16@200MHz") and named.ic_lanes == base.ic_lanes
+    assert parameters.changed(named, {"memory_model": "fixed", "read_latency": 7}).memory == MemoryTiming(
+        read_latency=7
+    )
+    assert parameters.changed(named, {"sram": 64 << 10}).memory == named.memory
+    with pytest.raises(ConfigError, match='memory: "read_latency" must be a name of its parts'):
+        parameters.changed(named, {"read_latency": 7})
+    with pytest.raises(ConfigError, match="memory_model is wrong: memory must be a table or one of fixed, sdram,"):
+        parameters.SETTINGS["memory_model"].parse("ddr5")

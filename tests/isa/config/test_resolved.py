@@ -176,7 +176,7 @@ def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, 
             " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pixel_lanes, pooling,"
             " requant_lanes, serial, sram, stripe, vector_lanes",
         ),
-        ({"memory": 3}, "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
+        ({"memory": 3}, 'memory must be a table or a name such as "fixed", not 3'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
         ({"banks": 3}, "banks must be 4..32, not 3"),
         ({"banks": 12}, "sram / banks must be a power of two, not 256 KiB / 12"),
@@ -238,8 +238,8 @@ def test_toml_takes_the_shorthand() -> None:
     [
         ("pe = ", "configuration is not TOML: Invalid value"),
         ("lanes = 8", "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise"),
-        ("memory = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not 3"),
-        ("[memory]\nlatency = 3", "memory must be a table of read_latency, write_latency, beat_cycles, not {"),
+        ("memory = 3", 'memory must be a table or a name such as "fixed", not 3'),
+        ("[memory]\nlatency = 3", 'memory: "latency" must be a name of its parts; did you mean "read_latency"?'),
     ],
 )
 def test_toml_errors(text: str, message: str) -> None:

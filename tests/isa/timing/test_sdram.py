@@ -41,7 +41,7 @@ def test_every_beat_and_answer(kind: str, bus: int, clock: int, refresh: int) ->
             cycle, write, address, count, data = bursts.pop(0)
             rule.take(cycle, address, count, write=write, data=data)
             continue
-        beat = rule.serve()
+        (beat,) = rule.serve()
         if not beat.write:
             beats.append((beat.cycle, beat.last))
         elif beat.last:
