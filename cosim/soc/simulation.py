@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.cosim.rtl import memory_numbers
 from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.rtl_engine import RtlError, sources_hash
 from dovetail.cosim.rtl.verilate import Design, verilate, wave_format, yosys
@@ -22,7 +23,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.engine import Bytes
 
 TOP = "soc"
-HEADERS = ("axi_bus.h", "axi_memory.h", "clock.h", "dut_ports.h", "waves.h")
+HEADERS = ("clock.h", "dut_ports.h", "waves.h", *memory_numbers.HEADERS)
 STEP = 1 << 20
 """Cycles between two looks at whether somebody wants to stop."""
 FIGURES = ("origin", "past", "bursts")
@@ -102,9 +103,7 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
     try:
         if waves:
             library.soc_waves(soc, str(waves).encode())
-        timing = config.memory
-        numbers = (len(memory), timing.read_latency, timing.write_latency, timing.beat_cycles)
-        library.soc_begin(soc, ctypes.c_void_p(memory.ctypes.data), *map(ctypes.c_uint64, numbers))
+        memory_numbers.attach(library.soc_begin, soc, memory, config.memory)
         status, start = RUNNING, time.perf_counter()
         while status == RUNNING and (left := limit - library.soc_now(soc)) > 0:
             status = library.soc_go(soc, ctypes.c_uint64(min(STEP, left)))

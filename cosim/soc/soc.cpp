@@ -3,6 +3,7 @@
 #include "axi_memory.h"
 #include "clock.h"
 #include "dut_ports.h"
+#include "memory_models.h"
 #include "verilated.h"
 #include "waves.h"
 
@@ -63,7 +64,7 @@ struct Soc {
 
     void cycle() {
         Vdut* const t = top.get();
-        memory.begin(now, bus, &t->m_axi_rdata);
+        memory.begin(now, bus, &t->m_axi_rdata, t->m_axi_wvalid);
         show_memory(t, bus);
         t->m_axi_rid = reads.empty() ? 0 : reads.front();
         t->m_axi_bid = writes.empty() ? 0 : writes.front();
@@ -125,11 +126,10 @@ Soc* soc_new() { return new Soc; }
 void soc_delete(Soc* s) { delete s; }
 
 // Begins: memory of `size` bytes from address 0 on, the SoC out of its reset.
-void soc_begin(Soc* s, uint8_t* data, uint64_t size, uint64_t read_latency, uint64_t write_latency,
-               uint64_t beat_cycles) {
+void soc_begin(Soc* s, uint8_t* data, uint64_t size, int kind, const int64_t* timing) {
     s->memory.data = data;
     s->memory.size = size;
-    s->memory.timing = {read_latency, write_latency, beat_cycles};
+    dovetail::set_timing(s->memory, kind, timing);
     s->reset();
 }
 
