@@ -15,6 +15,7 @@ from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.partition.segments import Step
+from dovetail.sw.compiler.place import Given
 from dovetail.sw.network import ir
 
 
@@ -99,15 +100,15 @@ class Code:
         return image.tobytes()
 
 
-def generate(graph: ir.Graph, config: Config, options: Options) -> Code:
-    """Compile a graph.
+def generate(graph: ir.Graph, config: Config, options: Options, given: Given | None = None) -> Code:
+    """Compile a graph; ``given``: what is settled about system memory.
 
     Raises
     ------
     CompileError
         A layer does not fit the configuration; names layer, rule and way out.
     """
-    return emit(plan(partition(graph, config, options)))
+    return emit(plan(partition(graph, config, options, given)))
 
 
 def emit(draft: Draft) -> Code:

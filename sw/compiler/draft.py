@@ -199,12 +199,13 @@ class Draft:
 
     @cached_property
     def constants(self) -> Constants:
-        return Constants(self.partition.steps, self.segments, self.partition.band_of)
+        partition = self.partition
+        return Constants(partition.steps, self.segments, partition.band_of, partition.given.start)
 
     @cached_property
     def memory(self) -> memory.Plan:
         partition = self.partition
-        stored = {root for segment in self.segments for root in segment.stored}
+        stored = {root for segment in self.segments for root in segment.stored} - partition.given.where.keys()
         follows = {stage.tail.name: stage.head for segment in self.segments for stage in segment.stages if stage.tail}
         keep = partition.options.keep_tensors
         base = self.constants.end
@@ -213,11 +214,12 @@ class Draft:
     @cached_property
     def where(self) -> dict[str, int]:
         partition = self.partition
-        places = self.memory.where | {
+        constants = {
             node.outputs[0]: self.constants.where[node.name]
             for node in partition.graph.nodes
             if isinstance(node, ir.Constant)
         }
+        places = {**self.memory.where, **constants, **partition.given.where}
         offsets = {name: part.offset for name, part in partition.parts.items()}
         return {name: places[root] + offsets.get(name, 0) for name, root in partition.roots.items() if root in places}
 
@@ -283,10 +285,12 @@ def _schedule(segment: Segment) -> Hashable:
 class Constants:
     """The constants of a graph and of its segments' nodes: addresses by node, what makes them, where they end."""
 
-    def __init__(self, steps: Iterable[Step], segments: Iterable[Segment], band_of: Mapping[str, str]) -> None:
+    def __init__(
+        self, steps: Iterable[Step], segments: Iterable[Segment], band_of: Mapping[str, str], start: int
+    ) -> None:
         self.where: dict[str, int] = {}
         self.packers: list[tuple[int, Packer]] = []
-        self.end = 0
+        self.end = start
         for step in steps:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:

@@ -20,8 +20,7 @@ from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.tail import OVERHEAD, WHOLE, Beside, Tail, by_channels, finer
 from dovetail.sw.compiler.emit.words import Emitter, Task
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.parts import Part
-from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.place import Part, Place
 from dovetail.sw.compiler.plan import residency, schedule, tiling
 from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.errors import CompileError

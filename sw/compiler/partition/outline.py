@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
-from dovetail.sw.compiler.partition.parts import Part, parts_of
+from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
+from dovetail.sw.compiler.place import Given, Part
 from dovetail.sw.network import ir
 
 
@@ -27,6 +28,7 @@ class Partition:
     roots: the tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of.
     band_of: of nodes that compute some rows only, by name, the node of ``whole``'s graph that they are a band of.
     whole: the same without bands.
+    given: what is settled about system memory.
     """
 
     graph: ir.Graph
@@ -38,6 +40,7 @@ class Partition:
     roots: dict[str, str]
     band_of: Mapping[str, str] = field(default_factory=dict)
     whole: Partition | None = None
+    given: Given = field(default_factory=Given)
 
     def executed(self, step: Step) -> list[ir.Node]:
         """The nodes of a step that need instructions."""
@@ -57,8 +60,8 @@ class Partition:
         return [outputs | {name for name, count in readers.items() if count > (name in own)} for own in reads]
 
 
-def partition(graph: ir.Graph, config: Config, options: Options) -> Partition:
-    """Divide a graph.
+def partition(graph: ir.Graph, config: Config, options: Options, given: Given | None = None) -> Partition:
+    """Divide a graph; ``given``: what is settled about system memory.
 
     Raises
     ------
@@ -66,18 +69,21 @@ def partition(graph: ir.Graph, config: Config, options: Options) -> Partition:
     """
     reasons = host_reasons(config, options, graph)
     steps = tuple(steps_of(graph, reasons))
-    parts = parts_of(config, graph, steps)
+    given = given or Given()
+    parts = {**parts_of(config, graph, steps), **given.parts}
     roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
     for node in graph.nodes:
         if isinstance(node, ir.Reshape):
             roots[node.outputs[0]] = roots[node.inputs[0]]
-    return Partition(graph, config, options, reasons, steps, parts, roots)
+    return Partition(graph, config, options, reasons, steps, parts, roots, given=given)
 
 
 def in_bands(whole: Partition, cascades: Sequence[Cascade]) -> Partition | None:
     """A partition whose cascades are cut into bands; None if more would be copied, or run elsewhere."""
+    if whole.given.parts:
+        return None
     graph, band_of = cut(whole.graph, cascades)
-    found = replace(partition(graph, whole.config, whole.options), band_of=band_of, whole=whole)
+    found = replace(partition(graph, whole.config, whole.options, whole.given), band_of=band_of, whole=whole)
     programs = [
         [step.device for step in one.steps if not all(isinstance(n, ir.FREE) for n in step.nodes)]
         for one in (found, whole)

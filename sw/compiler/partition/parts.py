@@ -5,12 +5,11 @@ between its pixels is read where it is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.movement import Axis, axes_of
 from dovetail.sw.compiler.layer import use_packing
 from dovetail.sw.compiler.partition.segments import HOST, Step
+from dovetail.sw.compiler.place import Part
 from dovetail.sw.network import ir
 
 MAX_PITCHED = 1024
@@ -19,15 +18,6 @@ MAX_PITCHED = 1024
 
 Readers = Mapping[str, Sequence[ir.Node]]
 """The nodes that read each tensor."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A tensor inside another one, ``whole``: ``offset`` bytes from its start, pixels ``pitch`` bytes apart."""
-
-    whole: str
-    offset: int
-    pitch: int
 
 
 def parts_of(config: Config, graph: ir.Graph, steps: Sequence[Step]) -> dict[str, Part]:

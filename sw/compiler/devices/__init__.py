@@ -1,0 +1,1 @@
+"""Networks on several accelerators: which computes what, and the programs that do."""

@@ -1,0 +1,247 @@
+"""One inference faster: neighbouring nodes are shared by all accelerators, stage by stage.
+
+A stage is neighbouring nodes and their shares. It takes as long as its slowest share, as what all of them load or store
+through one memory, and as the host, which starts them one after the other. Which nodes make a stage and how they are
+shared is a shortest path: first by estimates that no program is below, then by exact prices of what lies on the path,
+until all on it are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config.system import System
+from dovetail.isa.timing.jobs import WRITTEN
+from dovetail.sw.compiler.devices.pieces import Price, Prices, configs_of
+from dovetail.sw.compiler.devices.shares import CHANNELS, ROWS, WHOLE, Share, Span, share_of
+from dovetail.sw.compiler.partition.segments import border_of
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
+
+LONGEST = 8
+"""Nodes of a stage that is shared, at most: of longer ones the shares compute more and more rows twice."""
+ROUNDS = (0, 8, 40, 200)
+"""By effort, how often the path is priced exactly, at most."""
+MOVES = (0, 2, 4, 8)
+"""By effort, how often a row or a block of channels moves from the slowest share to the fastest one."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Nodes first..last-1 of a graph, what they are shared by, the share of each accelerator (None: it has none), and
+    the stage's cost in cycles."""
+
+    first: int
+    last: int
+    kind: str
+    cuts: tuple[int, ...]
+    shares: tuple[Share | None, ...]
+    cycles: int
+    exact: bool
+
+
+class Stages:
+    """Finds the stages of a graph's nodes.
+
+    Parameters
+    ----------
+    system: the accelerators.
+    graph, nodes: what they compute; nodes are neighbours in the order of execution.
+    prices: of shares.
+    effort: 0..3, how hard stages are searched for.
+    longest: nodes of a stage that is shared, at most.
+    even: shares are of equal size, however fast the accelerators are.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        graph: ir.Graph,
+        nodes: Sequence[ir.Node],
+        prices: Prices,
+        *,
+        effort: int,
+        longest: int = LONGEST,
+        even: bool = False,
+    ) -> None:
+        self.system, self.graph, self.prices = system, graph, prices
+        self.nodes = [node for node in nodes if not isinstance(node, ir.Constant)]
+        self.configs = configs_of(system)
+        self.effort, self.longest, self.even = effort, longest, even
+        self._grain = max(config.oc_lanes for config in self.configs)
+
+    def find(self) -> list[Stage]:
+        """The cheapest path. Raises CompileError if there is none."""
+        count = len(self.nodes)
+        edges = {
+            (first, last): list(self._ways(first, last))
+            for first in range(count)
+            for last in range(first + 1, min(first + self.longest, count) + 1)
+        }
+        for _ in range(ROUNDS[self.effort]):
+            path = self._path(edges)
+            rough = [stage for stage in path if not stage.exact]
+            if not rough:
+                return path
+            for stage in rough:
+                ways = edges[stage.first, stage.last]
+                ways.remove(stage)
+                ways += filter(None, [self._exact(stage)])
+        # What is not priced by now is, once: the last path is of exact prices as far as there are any.
+        while rough := [stage for stage in self._path(edges) if not stage.exact]:
+            known = {key: [stage for stage in ways if stage.exact] for key, ways in edges.items()}
+            for stage in rough:
+                edges[stage.first, stage.last].remove(stage)
+                if exact := self._exact(stage):
+                    edges[stage.first, stage.last].append(exact)
+                    known[stage.first, stage.last].append(exact)
+            try:
+                return self._path(known)
+            except CompileError:
+                continue
+        return self._path(edges)
+
+    def _path(self, edges: dict[tuple[int, int], list[Stage]]) -> list[Stage]:
+        best: list[tuple[int, Stage | None] | None] = [(0, None)]
+        for last in range(1, len(self.nodes) + 1):
+            found: tuple[int, Stage | None] | None = None
+            for first in range(max(last - self.longest, 0), last):
+                before = best[first]
+                if before is None:
+                    continue
+                for stage in edges[first, last]:
+                    if found is None or before[0] + stage.cycles < found[0]:
+                        found = before[0] + stage.cycles, stage
+            best.append(found)
+        path, last = list[Stage](), len(self.nodes)
+        while last:
+            reached = best[last]
+            if reached is None or reached[1] is None:
+                name = next(self.nodes[n].name for n in range(last) if best[n + 1] is None)
+                raise CompileError(f"layer {name!r}: no accelerator of the system can compute it")
+            path.append(reached[1])
+            last = reached[1].first
+        return path[::-1]
+
+    # --- one stage ---------------------------------------------------------------------------------------------
+
+    def _ways(self, first: int, last: int) -> Iterator[Stage]:
+        """How some nodes could be shared, by estimates."""
+        nodes = self.nodes[first:last]
+        whole = share_of(self.graph, nodes, WHOLE, {})
+        if whole is None:
+            return
+        for chosen in range(len(self.configs)):
+            if self.configs.index(self.configs[chosen]) == chosen:  # of equal ones the first
+                shares = tuple(whole if n == chosen else None for n in range(len(self.configs)))
+                if stage := self._priced(first, last, WHOLE, (), shares, exact=False):
+                    yield stage
+        if len(self.configs) > 1:
+            speeds = [1 / self.prices.estimate(config, whole).cycles for config in self.configs]
+            for kind in (ROWS, CHANNELS):
+                if (units := self._units(nodes, kind)) > 1:
+                    cuts = self._cuts(units, [1.0] * len(speeds) if self.even else speeds)
+                    if stage := self._shared(first, last, kind, cuts, exact=False):
+                        yield stage
+
+    def _units(self, nodes: Sequence[ir.Node], kind: str) -> int:
+        """How many rows, or blocks of channels, there are to share; 0 if they cannot be."""
+        shapes = {self.graph.tensors[name].shape for name in border_of(self.graph, nodes)[1]}
+        if kind == ROWS:
+            return min((shape[1] if len(shape) == 4 else 0 for shape in shapes), default=0)
+        channels = {shape[-1] for shape in shapes}
+        return ceil_div(max(channels), self._grain) if len(channels) == 1 else 0
+
+    @staticmethod
+    def _cuts(units: int, speeds: Sequence[float]) -> tuple[int, ...]:
+        """Borders of shares that are about proportional to speeds."""
+        wanted = [units * speed / sum(speeds) for speed in speeds]
+        counts = [int(each) for each in wanted]
+        for n in sorted(range(len(counts)), key=lambda n: counts[n] - wanted[n])[: units - sum(counts)]:
+            counts[n] += 1
+        return tuple(accumulate(counts, initial=0))
+
+    def _spans(self, nodes: Sequence[ir.Node], kind: str, units: int, low: int, high: int) -> dict[str, Span]:
+        """What a share from one border to another makes."""
+        spans = {}
+        for name in border_of(self.graph, nodes)[1]:
+            shape = self.graph.tensors[name].shape
+            if kind == ROWS:
+                begin, end = shape[1] * low // units, shape[1] * high // units
+            else:
+                begin, end = min(low * self._grain, shape[-1]), min(high * self._grain, shape[-1])
+            spans[name] = begin, end - begin
+        return spans
+
+    def _shared(self, first: int, last: int, kind: str, cuts: tuple[int, ...], *, exact: bool) -> Stage | None:
+        """A stage whose shares have these borders; None if it cannot be."""
+        nodes, shares = self.nodes[first:last], list[Share | None]()
+        for low, high in pairwise(cuts):
+            if low == high:
+                shares.append(None)
+                continue
+            share = share_of(self.graph, nodes, kind, self._spans(nodes, kind, cuts[-1], low, high))
+            if share is None:
+                return None
+            shares.append(share)
+        return self._priced(first, last, kind, cuts, tuple(shares), exact=exact)
+
+    def _priced(
+        self,
+        first: int,
+        last: int,
+        kind: str,
+        cuts: tuple[int, ...],
+        shares: tuple[Share | None, ...],
+        *,
+        exact: bool,
+    ) -> Stage | None:
+        found = self._each(shares, exact=exact)
+        if found is None:
+            return None
+        prices = [price for price in found if price]
+        beat = self.system.memory.beat_cycles
+        bus = min(config.bus_bytes for config, price in zip(self.configs, found, strict=True) if price)
+        loads, stores = (ceil_div(sum(sizes), bus) * beat for sizes in zip(*((p.loads, p.stores) for p in prices)))
+        start = self.system.reaction + WRITTEN
+        cycles = max(max(price.cycles for price in prices), loads, stores) + start * len(prices)
+        return Stage(first, last, kind, cuts, shares, cycles, exact)
+
+    def _each(self, shares: Sequence[Share | None], *, exact: bool) -> list[Price | None] | None:
+        """The price of each share; None if one has none."""
+        price = self.prices.exact if exact else self.prices.estimate
+        found = [share and price(config, share) for config, share in zip(self.configs, shares, strict=True)]
+        return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
+
+    def _exact(self, stage: Stage) -> Stage | None:
+        """A stage by exact prices, with borders moved where that makes it shorter; None if it cannot be."""
+        best = self._priced(stage.first, stage.last, stage.kind, stage.cuts, stage.shares, exact=True)
+        for _ in range(0 if best is None or stage.kind == WHOLE or self.even else MOVES[self.effort]):
+            assert best
+            other = self._moved(best)
+            if other is None or other.cycles >= best.cycles:
+                break
+            best = other
+        return best
+
+    def _moved(self, stage: Stage) -> Stage | None:
+        """One unit from the slowest share to the fastest."""
+        found = self._each(stage.shares, exact=True)
+        assert found
+        cycles = [price.cycles if price else 0 for price in found]
+        counts = [high - low for low, high in pairwise(stage.cuts)]
+        slow, fast = cycles.index(max(cycles)), cycles.index(min(cycles))
+        if slow == fast or not counts[slow]:
+            return None
+        counts[slow] -= 1
+        counts[fast] += 1
+        return self._shared(stage.first, stage.last, stage.kind, tuple(accumulate(counts, initial=0)), exact=True)
+
+
+def described(stage: Stage, nodes: Sequence[ir.Node]) -> str:
+    """A stage in words."""
+    names = [node.name for node in nodes[stage.first : stage.last]]
+    return names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
