@@ -136,9 +136,10 @@ def plan_network(
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
-    if isinstance(network, ir.Graph):
-        graph = network
-    else:
-        graph = simplify(frontend.parse(frontend.read(network), shapes).graph)
+    graph = network if isinstance(network, ir.Graph) else _read(network, shapes)
     options = Options(effort=effort)
     return SystemNetwork(latency_plan(system, graph, options), options)
+
+
+def _read(network: str | Path, shapes: Shapes | None) -> ir.Graph:
+    return simplify(frontend.parse(frontend.read(network), shapes).graph)

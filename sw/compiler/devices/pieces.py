@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -28,12 +28,13 @@ READ_MORE, WRITE_MORE = 3, 2
 
 @dataclass(frozen=True)
 class Price:
-    """Cycles of a program alone on the system's memory, and the bytes that it loads and stores; ``exact`` or estimated."""
+    """Cycles of a program alone on the system's memory, and the bytes that it loads and stores: estimates where there
+    are no ``words``."""
 
     cycles: int
     loads: int
     stores: int
-    exact: bool
+    words: Sequence[int] = ()
 
 
 def configs_of(system: System) -> list[Config]:
@@ -49,7 +50,7 @@ def configs_of(system: System) -> list[Config]:
 def compiled(config: Config, share: Share, options: Options, given: Given) -> Code | None:
     """The program of a share; None if the accelerator cannot compute all of it in one."""
     draft = _draft(config, share, options, given)
-    return draft and emit(draft)
+    return None if draft is None else emit(draft)
 
 
 def _draft(config: Config, share: Share, options: Options, given: Given) -> Draft | None:
@@ -80,7 +81,7 @@ class Prices:
         loads = sum(graph.tensors[name].bytes for name in share.reads) + sum(node.weight_bytes for node in graph.nodes)
         stores = sum(graph.tensors[name].bytes for name in share.writes)
         bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.memory.beat_cycles
-        return Price(max(array, bus) + config.memory.read_latency, loads, stores, exact=False)
+        return Price(max(array, bus) + config.memory.read_latency, loads, stores)
 
     def exact(self, config: Config, share: Share) -> Price | None:
         """Of its program; None if the accelerator cannot compute all of it in one."""
@@ -101,7 +102,7 @@ class Prices:
         cycles, emitter = draft.cycles({}, None), draft.emitted(0)
         assert cycles is not None and emitter
         stores = sum(share.graph.tensors[name].bytes for name in share.writes)
-        return Price(cycles, sum(emitter.moved.values()) - stores, stores, exact=True)
+        return Price(cycles, sum(emitter.moved.values()) - stores, stores, emitter.words)
 
 
 def form_of(graph: ir.Graph) -> Hashable:
@@ -126,7 +127,7 @@ _NAMES = ("name", "inputs", "outputs")
 
 def _plain(value: object) -> Hashable:
     if isinstance(value, np.ndarray):
-        return value.shape
+        return tuple(value.shape)
     if isinstance(value, ir.Requant):
         return len(value.mult), value.rounding, value.zero_in
     assert isinstance(value, Hashable)

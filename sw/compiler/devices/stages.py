@@ -14,7 +14,9 @@ from itertools import accumulate, pairwise
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import WRITTEN
+from dovetail.isa.timing.jobs import WRITTEN, Job
+from dovetail.isa.timing.memory import ADDRESS_SPACE
+from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.devices.pieces import Price, Prices, configs_of
 from dovetail.sw.compiler.devices.shares import CHANNELS, ROWS, WHOLE, Share, Span, share_of
 from dovetail.sw.compiler.partition.segments import border_of
@@ -202,18 +204,29 @@ class Stages:
         found = self._each(shares, exact=exact)
         if found is None:
             return None
-        prices = [price for price in found if price]
-        beat = self.system.memory.beat_cycles
-        bus = min(config.bus_bytes for config, price in zip(self.configs, found, strict=True) if price)
-        loads, stores = (ceil_div(sum(sizes), bus) * beat for sizes in zip(*((p.loads, p.stores) for p in prices)))
-        start = self.system.reaction + WRITTEN
-        cycles = max(max(price.cycles for price in prices), loads, stores) + start * len(prices)
+        cycles = self._together(found) if exact else self._least(found)
         return Stage(first, last, kind, cuts, shares, cycles, exact)
+
+    def _least(self, prices: Sequence[Price | None]) -> int:
+        """An estimate for shares that run at once: the slowest, what all load or store, and their starts."""
+        there = [(config, price) for config, price in zip(self.configs, prices, strict=True) if price]
+        moved = max(sum(price.loads for _, price in there), sum(price.stores for _, price in there))
+        bus = ceil_div(moved, max(config.bus_bytes for config, _ in there)) * self.system.memory.beat_cycles
+        start = (self.system.reaction + WRITTEN) * len(there)
+        return start + max(bus, *(price.cycles for _, price in there))
+
+    def _together(self, prices: Sequence[Price | None]) -> int:
+        """Cycles of shares that run at once, which is exact but for where they lie in memory."""
+        parts = zip(self.system.accelerators, prices, strict=True)
+        jobs = [Job(part.name, price.words) for part, price in parts if price]
+        return time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
 
     def _each(self, shares: Sequence[Share | None], *, exact: bool) -> list[Price | None] | None:
         """The price of each share; None if one has none."""
         price = self.prices.exact if exact else self.prices.estimate
-        found = [share and price(config, share) for config, share in zip(self.configs, shares, strict=True)]
+        found = [
+            None if share is None else price(config, share) for config, share in zip(self.configs, shares, strict=True)
+        ]
         return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
 
     def _exact(self, stage: Stage) -> Stage | None:

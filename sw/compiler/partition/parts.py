@@ -5,6 +5,7 @@ between its pixels is read where it is.
 """
 
 from collections.abc import Mapping, Sequence
+
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.movement import Axis, axes_of
 from dovetail.sw.compiler.layer import use_packing

@@ -1,0 +1,37 @@
+"""Networks on several accelerators, on RTL: every byte, every job's start and every operation's cycles."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.cosim.rtl.system_engine import SystemEngine
+from dovetail.isa.config.system import System
+from dovetail.sw.runtime.system_network import plan_network
+from tests.sw.compiler.devices.test_plan import TINY, WIDE, system_of
+from tests.sw.compiler.devices.test_shares import graph_of
+
+pytestmark = pytest.mark.slow  # a system takes half a minute to build
+SYSTEMS = {"alike": system_of(TINY, TINY), "mixed": system_of(WIDE, TINY)}
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def engine(request: pytest.FixtureRequest, build_cache: Path) -> SystemEngine:
+    return SystemEngine(SYSTEMS[request.param], cache=build_cache, limit=5_000_000)
+
+
+@pytest.mark.parametrize("name", ["resnet8", "dscnn"])
+def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
+    system: System = engine.system
+    network = plan_network(graph_of(name), system, effort=0)
+    rng = np.random.default_rng(7)
+    inputs = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
+    expected = network.run(inputs)
+    engine.reset()
+    found = network.run(inputs, engine)
+    np.testing.assert_array_equal(found.memory, expected.memory)
+    assert found.ran.origins == network.times.origins
+    for mine, other in zip(found.ran.timelines, network.times.timelines, strict=True):
+        assert mine and other and (mine.cycles, mine.fault) == (other.cycles, None)
+        for column in ("unit", "op", "pc", "start", "end", "works"):
+            np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), column)

@@ -1,0 +1,75 @@
+"""Networks on several accelerators: outputs are the reference's, cycles fall, and what cannot be is said."""
+
+import re
+
+import numpy as np
+import pytest
+
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import Part, System
+from dovetail.sw.compiler.devices.latency import latency_plan
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import reference
+from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
+from tests.sw.compiler.devices.test_shares import graph_of
+
+TINY = Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=4, requant_lanes=1, vector_lanes=1, bus=32, stripe=8)
+WIDE = TINY.replace(ic_lanes=4, oc_lanes=8, sram="64 KiB", bus=64, stripe=16)
+
+
+def system_of(*configs: Config, memory_bytes: int = 1 << 20) -> System:
+    return System(tuple(Part(f"a{n}", config, 4096 * n) for n, config in enumerate(configs)), memory_bytes=memory_bytes)
+
+
+def check_outputs(network: SystemNetwork) -> None:
+    rng = np.random.default_rng(7)
+    inputs = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
+    expected = reference.run(network.graph, inputs)
+    for name, value in network.run(inputs).outputs.items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize(
+    "name, configs, cycles, alone",
+    [("resnet8", (TINY, TINY), 861_905, 1_649_505), ("dscnn", (TINY, WIDE), 108_965, 110_829)],
+    ids=["alike", "mixed"],
+)
+def test_one_inference_on_two_accelerators(name: str, configs: tuple[Config, ...], cycles: int, alone: int) -> None:
+    network = plan_network(graph_of(name), system_of(*configs), effort=0)
+    check_outputs(network)
+    best = min(found for found in network.alone.values() if found)
+    assert (network.times.cycles, best) == (cycles, alone)
+
+
+def test_a_plan_for_one_accelerator_is_one_for_a_system_of_one() -> None:
+    network = plan_network(graph_of("dscnn"), system_of(TINY), effort=0)
+    check_outputs(network)
+    assert {task.share for task in network.plan.tasks} == {""}
+
+
+def test_faster_accelerators_get_larger_shares() -> None:
+    graph, system = graph_of("resnet8"), system_of(TINY, WIDE)
+    fair, even = (
+        SystemNetwork(latency_plan(system, graph, Options(effort=0), even=even), Options()) for even in (False, True)
+    )
+    assert fair.times.cycles < even.times.cycles
+
+
+WRONG = {
+    "accelerators.a1: must not be microcoded for a plan": (system_of(TINY, Config.load("icebreaker")), "resnet8"),
+    "memory: size of the system must be at least": (system_of(TINY, memory_bytes=1 << 16), "resnet8"),
+    "layer 'depthwise1': no accelerator of the system can compute it: the configuration has depthwise": (
+        system_of(TINY.replace(depthwise="none")),
+        "mobilenet_v1",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=lambda text: re.sub(r"\W+", "-", text)[:30])
+def test_plans_that_cannot_be(text: str) -> None:
+    system, name = WRONG[text]
+    with pytest.raises(CompileError) as found:
+        plan_network(graph_of(name), system, effort=0)
+    assert str(found.value).startswith(text)
+    assert "\n" not in str(found.value)
