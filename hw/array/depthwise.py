@@ -32,7 +32,7 @@ class WordPass(wiring.Component):
         With ``begin``: number of the window's last pixel.
     pixel
         Where the present pixel is in the input: the first one of the window at first, later see ``moves``.
-    moves, ends
+    moves, at_last
         First cycle of a slot: go to the next pixel; this one is the window's last.
     reads, word
         A word is read, and where it is, as ``pixel`` says.
@@ -51,7 +51,7 @@ class WordPass(wiring.Component):
                 "last": In(pixel_bits(config)),
                 "pixel": In(Position(config)),
                 "moves": Out(1),
-                "ends": Out(1),
+                "at_last": Out(1),
                 "reads": Out(1),
                 "word": Out(Position(config)),
                 "token": Out(1),
@@ -77,14 +77,13 @@ class WordPass(wiring.Component):
         busy, first = Signal(), Signal()
         index, following = Signal(bits), Signal(bits)
         pixel, last = Signal.like(self.last), Signal.like(self.last)
-        at_last, done, done_now = Signal(), Signal(), Signal()  # at the last pixel; past it
+        at_last, done, done_now = self.at_last, Signal(), Signal()  # at the last pixel; past it
         final, final_next = Signal(bits), Signal(bits)
         m.d.comb += [
             final.eq(Mux(first, finals[1], finals[0])),
             self.reads.eq(busy & (index < Mux(first, words[1], words[0]))),
             self.moves.eq(busy & ~done & (index == 0)),
-            self.ends.eq(self.moves & at_last),
-            done_now.eq(done | self.ends),
+            done_now.eq(done | self.moves & at_last),
             self.token.eq(busy & (index == final)),
             self.first.eq(first),
             following.eq(Mux(self.token, 0, index + 1)),

@@ -339,6 +339,7 @@ class ArrayLoops(wiring.Component):
         old_more = Signal()  # another word of old values follows
         first, last = Signal(), Signal()
         at_end = Signal()  # last stripe of the block
+        leaves, goes_home = Signal(), Signal()  # the window is its stripe's last; and the stripe its block's
         turn = Signal()
         pixel_last = Signal(pixel_bits(config))
         age = Signal(range(ACCUMULATE - 1 + passing.most))
@@ -444,6 +445,8 @@ class ArrayLoops(wiring.Component):
                 m.d.sync += set_off.eq(Mux(old, set_off, old_off) + INT32_BYTES * config.oc_lanes)
             m.d.sync += [
                 old.eq(1),
+                leaves.eq(0),
+                goes_home.eq(0),
                 word.eq(next_word),
                 old_set.eq(next_set),
                 old_more.eq((next_word + 1 != words) | (next_set + 1 != operation.sets)),
@@ -458,6 +461,8 @@ class ArrayLoops(wiring.Component):
                 old_more.eq(0),
                 first.eq(first_step & ~accumulate),
                 last.eq(last_step),
+                leaves.eq(last_step),
+                goes_home.eq(last_step & Mux(begins_stripe, last_stripe, at_end)),
                 live.eq(more),
                 self.tap.eq(taps.tap),
                 fetch.again.eq(again),
@@ -468,7 +473,7 @@ class ArrayLoops(wiring.Component):
         # Pixels. A stripe's old values and each of its steps begin where it does, the next stripe after the last step.
         quantities = {"off": "xy", "col": "x", "row": "y", "old_off": "xy"}
         m.submodules.walk = walk = PixelWalk(quantities=quantities, bits=config.offset_bits)
-        moves, last_moves = passing.reads, passing.ends
+        moves, at_last = passing.reads, passing.at_last
         x_step: Value = regs.X_STEP
         old_row: Value = passing.group
         if config.pixel_lanes > 1 or config.depth_conv:
@@ -489,7 +494,7 @@ class ArrayLoops(wiring.Component):
                 slots.pixel.eq(Cat(walk.off, walk.col, walk.row)),
                 words_passed.eq(slots.passed),
             ]
-            moves, last_moves = moves | slots.moves, last_moves | slots.ends
+            moves, at_last = moves | slots.moves, Mux(operation.depthwise & ~old, slots.at_last, at_last)
             # Rows of accumulators: one per visit of a pixel, a set per pixel lane.
             rows_before = Signal(6)
             old_lane = old_set[: exact_log2(config.pixel_lanes)]
@@ -498,15 +503,13 @@ class ArrayLoops(wiring.Component):
             with m.Elif(passing.reads):
                 m.d.sync += rows_before.eq(rows_before + operation.visits)
             old_row = Mux(operation.depthwise & old, rows_before, passing.group)
-        ends_stripe = Signal()
         m.d.comb += [
-            ends_stripe.eq(last_moves & last & ~old),
             walk.width.eq(width),
             walk.restart.eq(operation.load),
             walk.step.eq(moves),
-            walk.rewind.eq(last_moves & ~ends_stripe),
-            walk.keep.eq(ends_stripe),
-            walk.home.eq(ends_stripe & at_end),
+            walk.rewind.eq(at_last & ~leaves),
+            walk.keep.eq(at_last & leaves),
+            walk.home.eq(at_last & goes_home),
             walk.off_x_step.eq(x_step),
             walk.off_y_step.eq(regs.Y_STEP),
             walk.col_x_step.eq(x_step),

@@ -45,8 +45,8 @@ class PixelPass(wiring.Component):
         A group has its time: as many cycles as it reads, or visits if these are more.
     index
         Number of the cycle in the group's time.
-    reads, ends
-        A pixel is read, or a pair of them; it is the window's last.
+    reads, at_last
+        A pixel is read, or a pair of them; the next one that is, or this one, is the window's last.
     steps
         The group's accumulators are visited.
     group
@@ -69,7 +69,7 @@ class PixelPass(wiring.Component):
                 "busy": Out(1),
                 "index": Out(4),
                 "reads": Out(1),
-                "ends": Out(1),
+                "at_last": Out(1),
                 "steps": Out(1),
                 "group": Out(6),
                 "passed": Out(1),
@@ -80,12 +80,12 @@ class PixelPass(wiring.Component):
         m = Module()
         lanes = self.config.pixel_lanes
         pixel, last = Signal.like(self.last), Signal.like(self.last)
-        at_last = Signal()  # `pixel` is `last`
+        at_last, ends = self.at_last, Signal()  # `pixel` is `last`; and is read
         with m.If(self.begin):
             m.d.sync += [pixel.eq(0), last.eq(self.last), at_last.eq(self.last == 0), self.busy.eq(1)]
         with m.Elif(self.reads):
             m.d.sync += [pixel.eq(pixel + 1), at_last.eq(pixel + 1 == last)]
-        m.d.comb += self.ends.eq(self.reads & at_last)
+        m.d.comb += ends.eq(self.reads & at_last)
         if lanes == 1:
             m.d.sync += self.passed.eq(~self.busy | at_last | (pixel + 1 == last))
             m.d.comb += [
@@ -94,7 +94,7 @@ class PixelPass(wiring.Component):
                 self.group.eq(pixel),
                 self.visit.eq(1),
             ]
-            with m.If(self.clear | (self.ends & ~self.begin)):
+            with m.If(self.clear | (ends & ~self.begin)):
                 m.d.sync += self.busy.eq(0)
             return m
 
@@ -105,7 +105,7 @@ class PixelPass(wiring.Component):
         m.d.comb += [
             self.reads.eq(reading & (self.index < share)),
             self.steps.eq(self.busy & (self.index < self.visit)),
-            done.eq(self.ends | ~reading),
+            done.eq(ends | ~reading),
             ends_group.eq(self.index == final),
             following.eq(Mux(ends_group, 0, self.index + 1)),
         ]

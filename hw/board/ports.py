@@ -3,8 +3,7 @@
 from typing import Any
 
 from amaranth import Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
@@ -109,17 +108,29 @@ class Beats(wiring.Component):
             beat.last.eq(left == 0),
             done.eq(~self.o.valid | (self.o.ready & beat.last)),
         ]
-        m.submodules.queue = queue = SyncFIFO(width=len(came.as_value()), depth=self.outstanding - 1)
+        # A burst is written to the queue even if it begins at once: whether it does is known late in the cycle.
+        depth = self.outstanding - 1
+        m.submodules.queue = queue = memory.Memory(
+            shape=came.shape(), depth=1 << max(depth - 1, 0).bit_length(), init=[]
+        )
+        write, read = queue.write_port(), queue.read_port(domain="comb")
+        waiting = Signal(range(depth + 1))
         m.d.comb += [
-            queue.w_data.eq(came),
-            queue.w_en.eq(self.i.valid & ~(done & ~queue.r_rdy)),
-            queue.r_en.eq(done),
-            begun.eq(Mux(queue.r_rdy, queue.r_data, came)),
-            self.i.ready.eq(queue.w_rdy | (done & ~queue.r_rdy)),
+            self.i.ready.eq(waiting != depth if depth else done),
+            write.data.eq(came),
+            write.en.eq(self.i.valid & self.i.ready),
+            begun.eq(Mux(waiting.any(), read.data, came)),
         ]
+        with m.If(write.en):
+            m.d.sync += write.addr.eq(write.addr + 1)
+        begins = Signal()
+        m.d.comb += begins.eq(done & (waiting.any() | self.i.valid))
+        with m.If(begins):
+            m.d.sync += read.addr.eq(read.addr + 1)
+        m.d.sync += waiting.eq(waiting + write.en - begins)
         with m.If(done):
             m.d.sync += [
-                self.o.valid.eq(queue.r_rdy | self.i.valid),
+                self.o.valid.eq(waiting.any() | self.i.valid),
                 beat.row.eq(begun.row),
                 beat.inside.eq(begun.inside),
             ]

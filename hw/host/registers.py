@@ -48,7 +48,7 @@ class Host(wiring.Component):
     Latency
     -------
     An address that comes with its data is taken in the next cycle, and answered in the one after it; so is a read.
-    A counter of a unit is read three cycles after that, up to twenty during a run.
+    A counter of a unit is read four cycles after that, up to twenty during a run.
     """
 
     def __init__(self, config: Config) -> None:

@@ -239,11 +239,15 @@ class Frontend(wiring.Component):
         fetching = Signal()  # before it a page is fetched
         advance_a, advance_w, advance_b, taken = Signal(), Signal(), Signal(), Signal()
         available = Signal()
+        # All stages hold a word. Kept as it is, so that a LUT makes it of registers, and only one more follows `taken`,
+        # which comes late.
+        full = Signal(attrs={"keep": 1})
+        m.d.comb += full.eq(a_valid & w_valid & b_valid)
         m.submodules.decoder = decoder = Decoder(config)
         m.d.comb += [
             advance_b.eq(~b_valid | taken),
-            advance_w.eq(~w_valid | advance_b),
-            advance_a.eq(~a_valid | advance_w),
+            advance_w.eq(~(w_valid & b_valid) | taken),
+            advance_a.eq(~full | taken),
             available.eq(active & (past_end | (ahead != turned) | self.fetched)),
             turns.eq(advance_a & available & ~past_end & index_last),
             read.en.eq(advance_a & available),

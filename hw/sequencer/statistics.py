@@ -1,6 +1,6 @@
 """Counts the cycles of a run, and what the units do in them."""
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -47,8 +47,8 @@ class Statistics(wiring.Component):
 
     Latency
     -------
-    A cycle is counted in the one after it. A counter answers two cycles after its turn. Outside a run its turn comes
-    at once, or :data:`SETTLE` cycles after another's.
+    A cycle is counted in the one after it. A counter answers two cycles after its turn. Outside a run its turn
+    comes a cycle after it was asked for, and :data:`SETTLE` cycles after another's.
     """
 
     def __init__(self) -> None:
@@ -72,16 +72,14 @@ class Statistics(wiring.Component):
         with m.If(self.clear):
             m.d.sync += self.cycles.eq(0)
 
-        next_turn, turn = Signal(range(COUNTERS)), Signal(range(COUNTERS))
+        take, turn, next_turn = Signal(), Signal(range(COUNTERS)), Signal(range(COUNTERS))
         taken = Signal(SETTLE - 1)  # whether there was a turn in each of the last cycles
-        take = Signal()
-        m.d.comb += [
-            turn.eq(Mux(ran, next_turn, counter.number)),
-            take.eq(ran | counter.ask & ~taken.any()),
+        m.d.sync += [
+            take.eq(self.running | counter.ask & ~(take | taken[0] | counter.answered)),
+            taken.eq(Cat(take, taken)),
+            turn.eq(Mux(self.running, next_turn, counter.number)),
+            next_turn.eq(next_turn + self.running),
         ]
-        m.d.sync += taken.eq(Cat(take, taken))
-        with m.If(ran):
-            m.d.sync += next_turn.eq(next_turn + 1)
 
         few = [Signal(exact_log2(COUNTERS), name=f"few{n}") for n in range(COUNTERS)]
         counts = Signal(COUNTERS)
@@ -102,8 +100,8 @@ class Statistics(wiring.Component):
 
         m.submodules.rows = rows = memory.Memory(shape=32, depth=COUNTERS, init=[])
         read, write = rows.read_port(domain="comb"), rows.write_port()
-        row, more, total = Signal(32), Signal(range(COUNTERS + 1)), Signal(32)
-        answer = Signal()
+        row, more, total = Signal(32), Signal.like(few[0]), Signal(32)
+        one, answer = Signal(), Signal()
         m.d.comb += [
             read.addr.eq(turn),
             write.addr.eq(delayed(m, "place", turn, 2)[-1]),
@@ -113,8 +111,9 @@ class Statistics(wiring.Component):
         ]
         m.d.sync += [
             row.eq(Mux(cleared.bit_select(turn, 1), 0, read.data)),
-            more.eq(Array(few)[turn] + counts.bit_select(turn, 1)),
-            total.eq(row + more),
+            more.eq(Array(few)[turn]),
+            one.eq(counts.bit_select(turn, 1)),
+            total.eq((Cat(Const(1, 1), row) + Cat(one, more))[1:]),
             answer.eq(take & counter.ask & (turn == counter.number)),
             counter.answered.eq(answer),
         ]

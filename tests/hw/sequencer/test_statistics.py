@@ -50,7 +50,7 @@ def test_counters_against_sums(seed: int) -> None:
                 assert cycles == max(0, min(cycle - 1, length)), (length, cycle)
                 if asked >= 0 and answered and cycle > asked + 1:  # before: a turn of the run before
                     assert sums[asked][number] <= value <= sums[cycle][number], (length, cycle, number, value)
-                    assert cycle - asked <= (COUNTERS + 1 if running else COUNTERS + 4)
+                    assert cycle - asked <= (COUNTERS + 2 if running else COUNTERS + 5)
                     asked, reads = -1, reads + 1
                     ctx.set(counter.ask, 0)
             ctx.set(dut.running, 0)
