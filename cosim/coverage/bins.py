@@ -13,7 +13,7 @@ from operator import attrgetter
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import View, channels_of, lanes_of, pairs_of, sets_of, stream_words
+from dovetail.isa.instructions.checks import View, channels_of, columns_of, lanes_of, pairs_of, sets_of, stream_words
 from dovetail.isa.instructions.table import (
     INSTRUCTIONS,
     PAGE_WORDS,
@@ -172,6 +172,7 @@ CORNERS = (
         lambda o: min(o["STRIPE", "pixels"], o.pixels) % o.config.pixel_lanes > 0,
     ),
     Corner("pairs of pixels", _blocks, lambda o: pairs_of(o.config, o.op, o.view)),
+    Corner("columns of a word", _depthwise, lambda o: columns_of(o.config, o.op, o.view) > 1),
     Corner("weights cut", _array, lambda o: o["W_BYTES"] < o.weights),
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),

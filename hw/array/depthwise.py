@@ -4,12 +4,14 @@ the pixel lanes."""
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import MULTIPLIERS, ArrayOperation, most_visits
 from dovetail.hw.common.walk import PARTS, Position
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
+from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 
 
 class WordPass(wiring.Component):
@@ -68,7 +70,11 @@ class WordPass(wiring.Component):
         # Constants of the operation, long before the first slot: words of a slot, and its last cycle.
         words, finals = ([Signal(bits, name=f"{name}_{n}") for n in ("onward", "first")] for name in ("words", "final"))
         taps = operation.taps
-        m.d.sync += [words[0].eq(Mux(operation.slides, regs.MODE.slide, taps)), words[1].eq(taps)]
+        beside = operation.columns.any()
+        m.d.sync += [
+            words[0].eq(Mux(operation.slides, regs.MODE.slide, taps)),
+            words[1].eq(Mux(beside, WORDS_OF_COLUMNS, taps)),
+        ]
         m.d.sync += [
             final.eq(Mux(count > operation.visits, count, operation.visits) - 1)
             for final, count in zip(finals, words, strict=True)
@@ -133,6 +139,8 @@ class SlidingWords(wiring.Component):
     -------
     extra
         The channel multiplier less one.
+    columns
+        Columns that a word has, as a power of two.
     comes, bytes
         A word comes, and its bytes.
     token
@@ -149,6 +157,7 @@ class SlidingWords(wiring.Component):
         super().__init__(
             {
                 "extra": In(3),
+                "columns": In(2),
                 "comes": In(1),
                 "bytes": In(8 * self.bytes_),
                 "token": In(1),
@@ -177,7 +186,21 @@ class SlidingWords(wiring.Component):
                 with m.Case(n):
                     seen = (words.word_select(slot, width)[part * n :][:part] for slot in range(count))
                     m.d.sync += self.seen.eq(Cat(Cat(channels, Const(0, part - len(channels))) for channels in seen))
+        if config.word_columns > 1:
+            columns = Signal.like(self.columns)
+            m.d.sync += columns.eq(self.columns)
+            with m.Switch(columns):
+                for power in range(1, exact_log2(config.word_columns) + 1):
+                    with m.Case(power):
+                        m.d.sync += self.seen.eq(self._columns(words, part >> power))
         return m
+
+    def _columns(self, words: Value, column: int) -> Value:
+        """What is seen where columns of so many bits lie beside each other in words, of which the latest is the first:
+        a tap is a column behind the one before it."""
+        part, width = 8 * self.config.acc_lanes, 8 * self.bytes_
+        row = Cat(words[width:][:part], words[:part])
+        return Cat(row[tap * column :][:part] for tap in reversed(range(COLUMN_TAPS)))
 
     def _spread(self, m: Module, word: Value) -> Value:
         """The bytes of a word, each as often as it has output channels."""

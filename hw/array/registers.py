@@ -1,6 +1,6 @@
 """Registers of the array unit, the checks of an operation and the banks it claims."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import exact_log2
@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.given import MAX_LANES
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE, built
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
@@ -50,6 +50,8 @@ class ArrayOperation(wiring.Signature):
         Words of a weight set.
     slides
         The pixels of a depthwise convolution share words.
+    columns
+        Columns of the input that a word of a depthwise convolution has, as a power of two.
     pairs
         A read has the input of two pixels.
     load
@@ -72,6 +74,7 @@ class ArrayOperation(wiring.Signature):
                 "taps": Out(range(config.ic_lanes + 1)),
                 "rows": Out(range(config.weight_rows + 1)),
                 "slides": Out(1),
+                "columns": Out(2),
                 "pairs": Out(1),
                 "load": Out(1),
             }
@@ -148,7 +151,7 @@ class ArrayRegisters(wiring.Component):
             most_sets.eq(config.weight_sets),
             most_pixels.eq(config.stripe),
         ]
-        slides = Signal()
+        slides, columns = Signal(), Signal.like(operation.columns)
         if config.depth_conv:
             kw = regs.GEOMETRY.kw
             m.d.comb += [taps.eq(Mux(kw < config.ic_lanes, kw, config.ic_lanes)), slides.eq(regs.MODE.slide.any())]
@@ -176,6 +179,10 @@ class ArrayRegisters(wiring.Component):
                             m.d.comb += [channels.eq(0), most_sets.eq(0)]
                 with m.If(regs.MODE.slide > MAX_SLIDE):
                     m.d.comb += most_sets.eq(0)
+                if config.pixel_lanes > 1:
+                    m.d.comb += columns.eq(regs.MODE.columns)
+                    with m.If(columns.any()):
+                        m.d.comb += most_sets.eq(Mux(self._has_columns(), config.pixel_lanes, 0))
         pairs = Signal()
         if config.pixel_lanes > 1:
             parted = regs.TILE.width[0] | regs.STRIPE.pixels[0] | regs.MODE.accumulate
@@ -215,6 +222,7 @@ class ArrayRegisters(wiring.Component):
                 operation.taps.eq(taps),
                 operation.rows.eq(set_rows),
                 operation.slides.eq(slides),
+                operation.columns.eq(columns),
                 operation.pairs.eq(pairs),
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
@@ -264,3 +272,17 @@ class ArrayRegisters(wiring.Component):
                 with m.If(failed):
                     m.d.sync += self.cause.eq(cause)
         return m
+
+    def _has_columns(self) -> Value:
+        """Whether a word can have columns beside each other: they fill it, and each pixel begins in the next word."""
+        config, regs = self.config, self.operation.regs
+        if config.word_columns == 1:
+            return Const(0)
+        return Cat(
+            regs.MODE.columns <= exact_log2(config.word_columns),
+            regs.MODE.slide == 1,
+            regs.MODE.extra == 0,
+            regs.KC.group == config.pixel_lanes - 1,
+            config.acc_lanes == regs.KX_STEP,
+            regs.GEOMETRY.kw == COLUMN_TAPS,
+        ).all()

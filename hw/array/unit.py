@@ -161,6 +161,7 @@ class ArrayCore(wiring.Component):
             taps = tap_operands(config, sliding.seen, taps=operation.taps)
             m.d.comb += [
                 sliding.extra.eq(regs.MODE.extra),
+                sliding.columns.eq(operation.columns),
                 sliding.comes.eq(came.reads & ~came.old & operation.depthwise),
                 sliding.bytes.eq(self._coming(window, regs.QUANT.zero_in)),
                 sliding.token.eq(steps[arrives + 1].token),

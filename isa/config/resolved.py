@@ -40,6 +40,11 @@ from dovetail.isa.config.presets import PRESETS
 PAIR_STEPS = 8
 """Bytes between two pixels whose input one read has: 0 to one less than this."""
 
+COLUMN_TAPS = 3
+"""Kernel columns of a depthwise convolution where a word has several columns of the input."""
+MAX_COLUMNS = 4
+"""The most columns of the input that a word of a depthwise convolution has."""
+
 
 def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
@@ -286,6 +291,13 @@ class Config:
         pixel lane works at the same time; twice as many are for strides of two."""
         word = min(self.word_bytes, MAX_LANES)
         return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, word // self.oc_lanes)
+
+    @property
+    def word_columns(self) -> int:
+        """The most columns of the input that a word of a depthwise convolution has beside each other: with fewer
+        channels than pixel lanes have, pixel lanes take pixels. 1 if there is no room on the lanes."""
+        room = self.pixel_lanes > 1 and self.ic_lanes >= COLUMN_TAPS and self.depthwise_sets >= self.pixel_lanes
+        return min(self.pixel_lanes, MAX_COLUMNS) if room else 1
 
     def depthwise_rows(self, taps: int) -> int:
         """SRAM words of one depthwise weight set: so many ``taps`` of oc_lanes channels."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -160,6 +160,11 @@ def pairs_of(config: Config, op: Op, view: View) -> bool:
     return config.pixel_lanes > 1 and not INSTRUCTIONS[op].depthwise and bool(view["MODE", "pairs"])
 
 
+def columns_of(config: Config, op: Op, view: View) -> int:
+    """Columns of the input that a word of a depthwise convolution has beside each other; 1 for other operations."""
+    return 1 << view["MODE", "columns"] if config.pixel_lanes > 1 and INSTRUCTIONS[op].depthwise else 1
+
+
 def array_lanes(config: Config, op: Op, view: View) -> int:
     """Records per block of output channels in the weight stream of an ARRAY operation."""
     return config.oc_lanes * (sets_of(op, view) if INSTRUCTIONS[op].depthwise else 1)
@@ -237,7 +242,12 @@ def _sets(config: Config, op: Op, view: View) -> int:
         return config.pair_sets if pairs_of(config, op, view) else config.weight_sets
     if view["MODE", "slide"] > MAX_SLIDE or view["MODE", "extra"] >= config.oc_lanes:
         return 0
-    return 1 if view["MODE", "extra"] else config.depthwise_sets
+    if (columns := columns_of(config, op, view)) == 1:
+        return 1 if view["MODE", "extra"] else config.depthwise_sets
+    # A word is full of columns, and the next pixels begin in the next word.
+    fits = columns <= config.word_columns and view["MODE", "slide"] == 1 and not view["MODE", "extra"]
+    full = (sets_of(op, view) == config.pixel_lanes) & (view["KX_STEP"] == config.acc_lanes)
+    return config.pixel_lanes * (fits & full & (view["GEOMETRY", "kw"] == COLUMN_TAPS))
 
 
 def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:

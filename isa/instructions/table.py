@@ -103,8 +103,8 @@ CAUSE_DOC: dict[Cause, str] = {
     Cause.NO_END: "the program's last page was passed without an END",
     Cause.ZERO_SIZE: "a size, count or region length is zero",
     Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, a group above the weight"
-    " sets, a slide above 2, a channel multiplier above the lanes or together with a group, or pairs of pixels that a"
-    " read cannot have or that a row or a stripe parts",
+    " sets, a slide above 2, a channel multiplier above the lanes or together with a group, pairs of pixels that a"
+    " read cannot have or that a row or a stripe parts, or columns that a word cannot have or that do not fill it",
     Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
     Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
     Cause.BANK_CONFLICT: "a bank port that the instruction needs is in use by another unit, or twice by itself",
@@ -540,6 +540,12 @@ ARRAY = (
                 10,
                 1,
                 "CONV, CONV_RELU, MAT_MUL with pixel lanes: a read has the input of two pixels, X_STEP < 8 bytes apart",
+            ),
+            Field(
+                "columns",
+                11,
+                2,
+                "DEPTH_CONV with pixel lanes: a word has so many input columns beside each other, as a power of two",
             ),
         ),
     ),

@@ -9,6 +9,8 @@ input column:
 - *Sliding* (MODE.slide, 1 or 2): the next pixel's words begin so many further on. So the first pixel of a window reads
   all words that it needs, the others only the new ones.
 - Otherwise every pixel reads a word per tap.
+- With MODE.columns a word has several columns of few channels, which fill it, and the pixel lanes take as many pixels
+  as sets. These are one pixel here: it slides by a word, and sees two of them.
 
 A pixel takes a *slot* of time: as many cycles as it reads words, and at least one per visit. At its end the words that
 it has read move to the operands of the multipliers; there they meet the weights of a visit per cycle, while the next
@@ -26,6 +28,9 @@ from dovetail.isa.timing.array import ACCUMULATE, NOTHING, Advance, Free, Stripe
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 
+WORDS_OF_COLUMNS = 2
+"""Words that a pixel sees where each has several columns: its own, and the one that its last taps are in."""
+
 
 def to_accumulator(config: Config, visits: int) -> int:
     """Cycles from the end of a pixel's slot to the first in which the sums of its last visit can be read: address (4),
@@ -37,7 +42,7 @@ def to_accumulator(config: Config, visits: int) -> int:
 class Depthwise:
     """What the cycles of an instruction depend on but for its output: ``taps`` of a kernel row at once, ``rows`` words
     of a weight set, ``sets`` of a block in ``visits``, ``slide`` (0: no sliding), channels of a block (``lanes``). A
-    write ends with ``span`` channels at the latest."""
+    write ends with ``span`` channels at the latest. The first pixel of a window reads ``words``."""
 
     pixel_lanes: int
     oc_lanes: int
@@ -52,12 +57,22 @@ class Depthwise:
     slide: int
     lanes: int
     span: int
+    words: int
 
     @classmethod
     def of(
-        cls, config: Config, *, kh: int, kw: int, sets: int, slide: int, multiplier: int = 1, int32: bool = False
+        cls,
+        config: Config,
+        *,
+        kh: int,
+        kw: int,
+        sets: int,
+        slide: int,
+        multiplier: int = 1,
+        int32: bool = False,
+        columns: int = 1,
     ) -> "Depthwise":
-        """Of kernels of kh x kw taps, ``multiplier`` output channels per input channel."""
+        """Of kernels of kh x kw taps, ``multiplier`` output channels per input channel, ``columns`` in a word."""
         taps, visits = min(config.ic_lanes, kw), config.depthwise_visits(sets)
         return cls(
             config.pixel_lanes,
@@ -73,11 +88,12 @@ class Depthwise:
             slide,
             sets * config.oc_lanes - sets * config.oc_lanes % multiplier,
             config.depthwise_span(int32=int32),
+            WORDS_OF_COLUMNS if columns > 1 else taps,
         )
 
     def passing(self, pixels: int) -> int:
         """Cycles in which the pixels of a stripe pass in a window."""
-        return max(self.taps, self.visits) + (pixels - 1) * max(self.slide or self.taps, self.visits)
+        return max(self.words, self.visits) + (pixels - 1) * max(self.slide or self.taps, self.visits)
 
     def writes(self, channels: int) -> int:
         """Writes of a pixel's results."""
@@ -109,15 +125,18 @@ def depthwise_duration(
     accumulate: bool,
     int32: bool = False,
     multiplier: int = 1,
+    columns: int = 1,
     free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``height`` x ``width`` output pixels, ``stripe`` of them at a time, ``blocks`` of output channels with ``last``
-    channels in the last. ``sets`` and ``slide`` as of :class:`Depthwise`. ``free``: see
+    channels in the last. ``sets``, ``slide`` and ``columns`` as of :class:`Depthwise`. ``free``: see
     :class:`~dovetail.isa.timing.array.Free`.
     """
-    machine = Depthwise.of(config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier, int32=int32)
+    machine = Depthwise.of(
+        config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier, int32=int32, columns=columns
+    )
     (cycles,) = depthwise_durations(
         machine, height=height, width=width, stripe=stripe, widths=((blocks, last),), accumulate=accumulate, free=free
     )

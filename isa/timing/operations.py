@@ -22,6 +22,7 @@ from dovetail.isa.instructions.checks import (
     View,
     check,
     claim,
+    columns_of,
     failures,
     in_its_own_way,
     multiplier_of,
@@ -145,6 +146,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
             accumulate=bool(view["MODE", "accumulate"]),
             int32=bool(view["MODE", "int32"]),
             multiplier=multiplier_of(op, view),
+            columns=columns_of(config, op, view),
             free=free,
         )
     reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if row.matrix else 0

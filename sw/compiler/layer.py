@@ -31,7 +31,8 @@ class ConvLayer:
     channels ``wide`` only, where one is not enough: by taps at the same place, or for depthwise layers by further
     instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns). ``sets``: of
     weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
-    :meth:`computed`.
+    :meth:`computed`. ``beside``: columns of the input that a word of a depthwise layer has beside each other; so many
+    pixels are one to the array, which has all of their channels.
     """
 
     height: int
@@ -56,6 +57,7 @@ class ConvLayer:
     spot: tuple[int, int, int, int] = (0, 0, 0, 0)
     sets: int = 1
     pairs: bool = False
+    beside: int = 1
 
     @property
     def separable(self) -> bool:
@@ -110,7 +112,7 @@ class ConvLayer:
     def extent(self, rows: Count, columns: Count) -> Count:
         """What the array's cycles depend on of a tile's plane, as one number: the pixels; of depthwise layers, whose
         stripes are parts of rows, the number and the length of these."""
-        return rows * ROW + columns if self.mode == "depthwise" else rows * self.computed(columns)
+        return rows * ROW + columns // self.beside if self.mode == "depthwise" else rows * self.computed(columns)
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     View,
+    columns_of,
     input_blocks,
     kernel_columns,
     lanes_of,
@@ -47,6 +48,7 @@ class _Plan:
         lanes = lanes_of(config, op, r)
         self.columns = kernel_columns(config, op, r)
         self.slide = r["MODE", "slide"] if self.depthwise else 0
+        self.beside = columns_of(config, op, r)
         self.shape = Shape(
             r["GEOMETRY", "kh"] * self.columns if self.matrix is None else 0,
             input_blocks(op, r),
@@ -77,7 +79,9 @@ class _Plan:
     def window(self, channels: int) -> Window:
         """The walk that reads the first ``channels`` bytes per tap."""
         if channels not in self._windows:
-            window = Window(self.config, self.registers, channels, columns=self.columns, slide=self.slide)
+            window = Window(
+                self.config, self.registers, channels, columns=self.columns, slide=self.slide, beside=self.beside
+            )
             self._windows[channels] = window
         return self._windows[channels]
 

@@ -23,7 +23,8 @@ _OFFSETS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_
 
 class Window:
     """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap. Of a depthwise
-    convolution, the kernel ``columns`` that its steps cover, and the ``slide`` of its MODE.
+    convolution, the kernel ``columns`` that its steps cover, the ``slide`` of its MODE, and the columns of the input
+    ``beside`` each other in a word.
 
     Attributes
     ----------
@@ -45,6 +46,7 @@ class Window:
         item: int = 1,
         columns: int = 0,
         slide: int = 0,
+        beside: int = 1,
     ) -> None:
         r = registers
         self.modulus = 1 << config.offset_bits
@@ -57,6 +59,7 @@ class Window:
         self.origin, self.y_step, self.x_step, self.ky_step, self.kx_step = offsets[:5]
         if slide:
             self.x_step = slide * self.kx_step % self.modulus
+        self.kx_step //= beside
         self.rows, self.row_bytes, self.top, self.left = offsets[5:]
         self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.

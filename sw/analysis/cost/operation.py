@@ -13,6 +13,7 @@ from dovetail.isa.instructions.checks import (
     INDEX,
     View,
     array_lanes,
+    columns_of,
     input_blocks,
     kernel_columns,
     lanes_of,
@@ -25,6 +26,7 @@ from dovetail.isa.instructions.checks import (
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, unit_of
 from dovetail.isa.timing.array import matrix_reads
+from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 from dovetail.isa.timing.dma import BOUNDARY, Shape
 from dovetail.isa.timing.vector import table_lanes, table_reads, vector_reads
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
@@ -85,6 +87,7 @@ def _window_reads(offsets: Offsets, view: View, kh: int, column: np.ndarray, lan
 def _depthwise(config: Config, op: Op, view: View) -> Counts:
     offsets = Offsets(config.offset_bits)
     together, sets, slide = taps_at_once(config, op, view), sets_of(op, view), view["MODE", "slide"]
+    seen = WORDS_OF_COLUMNS if columns_of(config, op, view) > 1 else together  # words of a pixel
     channels = lanes_of(config, op, view)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     kh, kx = view["GEOMETRY", "kh"], view["KX_STEP"]
@@ -94,7 +97,7 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
     # Words of a row, one read each.
     if slide:
         starts = range(0, width, view["STRIPE", "pixels"])
-        spans = [range(x * slide, (x + n - 1) * slide + together) for x, n in zip(starts, lengths, strict=True)]
+        spans = [range(x * slide, (x + n - 1) * slide + seen) for x, n in zip(starts, lengths, strict=True)]
         words = np.concatenate([np.arange(span.start, span.stop, dtype=np.int64) for span in spans]) * kx
     else:
         words = offsets.grid((width, view["X_STEP"]), (together, kx))

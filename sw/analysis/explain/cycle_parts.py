@@ -20,6 +20,7 @@ from dovetail.isa.instructions.checks import (
     INDEX,
     View,
     channels_of,
+    columns_of,
     input_blocks,
     multiplier_of,
     pairs_of,
@@ -81,6 +82,7 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
         slide=view["MODE", "slide"],
         multiplier=multiplier_of(op, view),
         int32=bool(view["MODE", "int32"]),
+        columns=columns_of(config, op, view),
     )
     blocks, most = view["BLOCKS", "count"], view["STRIPE", "pixels"]
     lengths = Counter({most: width // most * height})

@@ -19,7 +19,7 @@ from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
 from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, has_pairs, sets_of, stripe_of
+from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, has_pairs, in_columns, sets_of, stripe_of
 from dovetail.sw.network import ir
 
 MAX_SLOTS = 64
@@ -28,8 +28,11 @@ MAX_EXTRA = 7
 """The channel multiplier less one that DEPTH_CONV can hold."""
 
 
-def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.MatMul) -> ConvLayer:
-    """The layer's shape on this configuration."""
+def layer_of(
+    config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.MatMul, *, dense: bool = True
+) -> ConvLayer:
+    """The layer's shape on this configuration; ``dense``: between pixels of its input and its output there is
+    nothing else in SRAM."""
     if isinstance(node, ir.MatMul):
         *_, rows, depth = graph.tensors[node.inputs[0]].shape
         columns = graph.tensors[node.outputs[0]].shape[-1]
@@ -64,7 +67,8 @@ def layer_of(config: Config, graph: ir.Graph, node: ir.Conv | ir.Depthwise | ir.
         node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
         spot=spot,
     )  # fmt: skip
-    return replace(layer, sets=sets_of(config, layer), pairs=has_pairs(config, layer))
+    layer = replace(layer, sets=sets_of(config, layer), pairs=has_pairs(config, layer))
+    return in_columns(config, layer) if dense else layer
 
 
 def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:
@@ -373,8 +377,11 @@ class ConvCode:
         return piece
 
     def _column_step(self, pixel: int) -> int:
-        """Bytes between kernel columns; where pixels slide over a single one, between pixels."""
+        """Bytes between kernel columns; where pixels slide over a single one, between pixels, and where they slide
+        over words, between these."""
         layer = self.layer
+        if layer.beside > 1:
+            return layer.beside * pixel
         return (layer.stride if layer.mode == "depthwise" and layer.kernel[1] == 1 else layer.dilation)[1] * pixel
 
     def _registers(
@@ -390,7 +397,8 @@ class ConvCode:
         out_line = self._out_line(area, out_pixel)
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
         lanes = config.oc_lanes if grouped else layer.lanes(config)
-        blocks = ceil_div(made, lanes)
+        of_blocks = made * layer.beside
+        blocks = ceil_div(of_blocks, lanes)
         item = 4 if run.adds or run.int32 else 1
         out_bytes = (area.rows - 1) * out_line + area.columns * out_pixel - (out_pixel - made * item)
         trim = pixel - seen
@@ -400,6 +408,7 @@ class ConvCode:
         beside = self.target.sram is None or area.columns == layer.out_width  # rows of results
         pairs = layer.pairs and not run.adds and layer.stride[1] * pixel < PAIR_STEPS
         pairs = pairs and (beside or area.columns % 2 == 0)
+        width = layer.computed(area.columns) if pairs else area.columns // layer.beside
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
@@ -413,15 +422,13 @@ class ConvCode:
             "PAD_TOP": pad_top - row,
             "PAD_LEFT": (pad_left - column) * pixel,
             "GEOMETRY": geometry,
-            "TILE": pack(
-                Unit.ARRAY, "TILE", height=area.rows, width=layer.computed(area.columns) if pairs else area.columns
-            ),
+            "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=width),
             "QUANT": self.quant,
             "OUT_ADDR": 0,
             "OUT_BYTES": out_bytes,
             "OUT_Y_STEP": out_line,
-            "OUT_X_STEP": out_pixel,
-            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=made - (blocks - 1) * lanes),
+            "OUT_X_STEP": out_pixel * layer.beside,
+            "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=of_blocks - (blocks - 1) * lanes),
             "KC": pack(Unit.ARRAY, "KC", blocks=layer.kc(config, channels), group=layer.together(config, channels) - 1),
             "W_ADDR": 0,
             "W_BYTES": run.stream * made // count,
@@ -442,6 +449,7 @@ class ConvCode:
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
                 slide=layer.slide,
                 pairs=int(pairs),
+                columns=layer.beside.bit_length() - 1,
             ),
         }
         if self.matrix:

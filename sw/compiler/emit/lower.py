@@ -88,7 +88,9 @@ class Segment:
     ) -> None:
         self.config, self.graph, self.roots, self.parts = config, graph, roots, parts
         self.layers = {
-            node.name: convolution.layer_of(config, graph, node)
+            node.name: convolution.layer_of(
+                config, graph, node, dense=parts.keys().isdisjoint((*node.inputs, *node.outputs))
+            )
             for node in nodes
             if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)
         }

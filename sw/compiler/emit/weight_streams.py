@@ -79,7 +79,7 @@ def _depthwise_blocks(taps: NDArray[np.int8], layer: ConvLayer, group: int, conf
     together, lanes = min(config.ic_lanes, kw), config.oc_lanes
     full = np.zeros((kh, round_up(kw, together), layer.out_channels), np.int8)
     full[:, :kw] = taps.reshape(kh, kw, -1)
-    blocks = _grouped(full.transpose(2, 0, 1), group, lanes * layer.sets)
+    blocks = _grouped(np.tile(full, layer.beside).transpose(2, 0, 1), group, lanes * layer.sets)
     order = blocks.reshape(len(blocks), layer.sets, lanes, kh, -1, together)[..., ::-1].transpose(0, 3, 4, 1, 5, 2)
     size = config.depthwise_rows(together) * config.word_bytes
     packed = np.zeros((*order.shape[:4], size), np.uint8)
@@ -114,12 +114,16 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
     bias = node.bias - node.requant.zero_in * sums
     parts = []
     if layer.mode == "depthwise":
-        head = records(bias, node.requant, block, config.oc_lanes * layer.sets, config)
+        # Columns of a word have the same channels.
+        requant, beside, block = node.requant, layer.beside, block * layer.beside
+        if beside > 1 and requant.mult.size > 1:
+            requant = replace(requant, mult=np.tile(requant.mult, beside), shift=np.tile(requant.shift, beside))
+        head = records(np.tile(bias, beside), requant, block, config.oc_lanes * layer.sets, config)
         row, rows, column, columns = layer.spot
         spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
         plain, *more = (_depthwise_blocks(taps, layer, block, config) for taps in (terms[0], *spots))
         twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
-        return _joined(head, plain, twice, layer.repeated(block, layer.channels))
+        return _joined(head, plain, twice, layer.repeated(block // beside, layer.channels))
     size = config.weight_rows * config.word_bytes
     if layer.mode == "grouped":
         taps, step = _taps(node, layer, node.weights), layer.group[1]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import Count, ceil_div, round_up
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
 from dovetail.sw.compiler.emit.arena import Runs
@@ -247,6 +247,24 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
 
 
 @lru_cache(maxsize=4096)
+def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
+    """A depthwise layer with as many columns of the input in a word as fill it, if it takes fewer cycles then."""
+    beside, rest = divmod(config.acc_lanes, layer.channels)
+    fills = beside in (2, 4) and beside <= config.word_columns and rest == layer.out_width % beside == 0
+    taps = layer.kernel[1] == COLUMN_TAPS and layer.stride[1] == layer.dilation[1] == 1
+    if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not (fills and taps):
+        return layer
+
+    def cycles(some: ConvLayer) -> int:
+        extent = some.extent(layer.out_height, layer.out_width)
+        stripe = equal_stripe(config, some, extent)
+        return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
+
+    full = replace(layer, sets=config.pixel_lanes, beside=beside)
+    return full if cycles(full) < cycles(layer) else layer
+
+
+@lru_cache(maxsize=4096)
 def has_pairs(config: Config, layer: ConvLayer) -> bool:
     """Whether a read can have the input of two pixels, and the layer takes fewer cycles if it does."""
     if layer.mode != "conv" or layer.terms > 1 or config.pixel_lanes == 1 or config.stripe == 1:
@@ -375,7 +393,9 @@ def _depthwise_cycles(
 ) -> tuple[int, ...]:
     height, width = divmod(extent, ROW)
     kh, kw = layer.taps
-    machine = Depthwise.of(config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1])
+    machine = Depthwise.of(
+        config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1], columns=layer.beside
+    )
     return depthwise_durations(machine, height=height, width=width, stripe=stripe, widths=widths, accumulate=accumulate)
 
 
@@ -405,6 +425,6 @@ def _blocks(config: Config, layer: ConvLayer, out_channels: int) -> tuple[int, i
     """(blocks of output channels, channels of the last) of an instruction for a tile of so many."""
     grouped = layer.mode == "grouped"
     lanes = config.oc_lanes if grouped else layer.lanes(config)
-    channels = layer.group[1] if grouped else out_channels
+    channels = layer.group[1] if grouped else out_channels * layer.beside
     blocks = ceil_div(channels, lanes)
     return blocks, channels - (blocks - 1) * lanes

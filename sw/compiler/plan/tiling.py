@@ -179,7 +179,7 @@ def _grids(config: Config, layer: ConvLayer, space: Space, whole_rows: bool) -> 
     :data:`GROUPS` come before."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channels = _parts(layer.out_channels, lanes)
-    heights, widths = _parts(layer.out_height, 1), _parts(layer.out_width, 1)[1:]
+    heights, widths = _parts(layer.out_height, 1), _parts(layer.out_width, layer.beside)[1:]
     if whole_rows:
         heights, widths = (layer.out_height,), ()
         group = layer.group[1]
@@ -252,7 +252,7 @@ def _few_grids(config: Config, layer: ConvLayer, space: Space, before: Tiling) -
     whole = [layer.out_width]
     yield _grid([layer.channels], whole, _parts(layer.out_height, 1), _parts(layer.out_channels, lanes))
     heights, channels = _parts(layer.out_height, 1, COARSE), _parts(layer.out_channels, lanes, COARSE)
-    widths = _parts(layer.out_width, 1, COARSE)[1:] if before.rows == 1 else ()
+    widths = _parts(layer.out_width, layer.beside, COARSE)[1:] if before.rows == 1 else ()
     yield _grid([layer.channels], widths, heights, channels)
     one = Grid.of(layer, replace(before, in_channels=layer.channels, best_stripe=False))
     if before.in_channels < layer.channels or before.price > SLACK * array_total(config, layer, one, 0).item():
@@ -263,7 +263,7 @@ def many_grids(config: Config, layer: ConvLayer, space: Space, before: Tiling) -
     """The tiles of effort 2: all equal parts, of rows too where ``before`` has no more than one."""
     lanes = min(layer.lanes(config), layer.out_channels)
     splits = [layer.channels, *_all_splits(config, layer, space)]
-    widths = _all_parts(layer.out_width, 1) if before.rows == 1 else [layer.out_width]
+    widths = _all_parts(layer.out_width, layer.beside) if before.rows == 1 else [layer.out_width]
     yield _grid(splits, widths, _all_parts(layer.out_height, 1), _all_parts(layer.out_channels, lanes))
 
 
@@ -283,7 +283,7 @@ def _exhaust(config: Config, layer: ConvLayer, space: Space, before: Tiling) -> 
     """Branch and bound: every size of rows and channels, every order and number of buffers."""
     lanes = min(layer.lanes(config), layer.out_channels)
     channel_tiles = [min(n, layer.out_channels) for n in range(lanes, layer.out_channels + lanes, lanes)]
-    widths = _all_parts(layer.out_width, 1) if before.rows == 1 else [layer.out_width]
+    widths = _all_parts(layer.out_width, layer.beside) if before.rows == 1 else [layer.out_width]
     splits = [layer.channels, *_all_splits(config, layer, space)]
     every = replace(_grid(splits, widths, range(1, layer.out_height + 1), channel_tiles), best_stripe=True)
     bounded = []

@@ -4,7 +4,7 @@ import random
 
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.given import BUS_WIDTHS, PIXEL_LANES, ConfigError, MemoryTiming
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
 from dovetail.isa.instructions.checks import (
     View,
     array_lanes,
@@ -214,12 +214,16 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "extra": rng.choice((0, 0, rng.randint(0, 7))),
         "slide": 0,
         "pairs": int(rng.random() < 0.3 and config.stripe > 1),
+        "columns": 0,
     }
     multiplier = 1
     row = INSTRUCTIONS[op]
     if row.depthwise:
         mode["extra"] = min(mode["extra"], config.oc_lanes - 1)
         mode["slide"] = rng.choice((0, 1, 1, 2))
+        if config.word_columns > 1 and rng.random() < 0.3:
+            beside = rng.randint(1, config.word_columns.bit_length() - 1)
+            mode |= {"extra": 0, "slide": 1, "columns": beside}
         multiplier += mode["extra"]
     values = dict.fromkeys(REGISTERS[unit], 0) | {"MODE": pack(unit, "MODE", **mode)}
     paired = pairs_of(config, op, View(unit, sequence(unit, values)))
@@ -230,6 +234,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     if row.depthwise:
         most = min(config.depthwise_sets, config.stripe_rows * config.pixel_lanes)
     sets = rng.randint(1, 1 if multiplier > 1 else most) if most > 1 else 1
+    sets = config.pixel_lanes if mode["columns"] else sets
     values["KC"] = pack(unit, "KC", blocks=1, group=sets - 1)
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
@@ -237,6 +242,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         kh = kw = 1
     if row.depthwise and rng.random() < 0.3:
         kw = rng.choice((4, 5, 7))
+    if mode["columns"]:
+        kw = COLUMN_TAPS
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
     kc = rng.randint(1, max(1, min(3 + 2 * (config.weight_sets - 1), 48 // config.ic_lanes)))
@@ -267,6 +274,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     }
     values |= _matrix(rng, config, kh * kw * kc * config.ic_lanes, channels)
     _spoil(rng, values)
+    if mode["columns"]:
+        values["KX_STEP"] = config.acc_lanes
     if paired:
         values |= {"X_STEP": rng.randrange(PAIR_STEPS), "STRIPE": round_up(min(values["STRIPE"], stripe - 1), 2)}
     return values

@@ -223,7 +223,9 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
             "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
             "TILE": pack(Unit.ARRAY, "TILE", height=1, width=1),
             "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=0, zero_out=0, lo=-128, hi=127),
-            "MODE": pack(Unit.ARRAY, "MODE", rounding=int(rounding), int32=0, accumulate=0, extra=0, slide=0, pairs=0),
+            "MODE": pack(
+                Unit.ARRAY, "MODE", rounding=int(rounding), int32=0, accumulate=0, extra=0, slide=0, pairs=0, columns=0
+            ),
         }.items()
     ]
     for first in range(0, len(rows), most):

@@ -90,6 +90,8 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         size += len(taps) // together * sets * set_bytes
     slide = r["MODE", "slide"] if depthwise else 0
     x_step = slide * r["KX_STEP"] if slide else r["X_STEP"]
+    beside = 1 << r["MODE", "columns"] if depthwise and config.pixel_lanes > 1 else 1
+    kx_step = r["KX_STEP"] // beside  # of columns in a word
     stripe_width = width if depthwise else height * width
     y, x = (a.reshape(-1, 1).astype(np.int64) for a in np.mgrid[:height, :width])
     lane = np.arange(lanes) // multiplier if depthwise else np.arange(inputs)
@@ -105,8 +107,8 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         for n, (ky, kx, c) in enumerate(taps):
             first = (block if depthwise else c) * inputs
             row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
-            col = (x * x_step + kx * r["KX_STEP"] - r["PAD_LEFT"] + first + lane) % wrap
-            off = r["ORIGIN"] + y * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * r["KX_STEP"]
+            col = (x * x_step + kx * kx_step - r["PAD_LEFT"] + first + lane) % wrap
+            off = r["ORIGIN"] + y * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * kx_step
             off = (off + first + lane) % wrap
             inside = (row < r["IN_ROWS"] % wrap) & (col < r["ROW_BYTES"] % wrap) & (off < in_bytes)
             values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
@@ -212,6 +214,7 @@ class Layer:
     sets: int = 1
     slide: int = 0
     pairs: int = 0
+    columns: int = 0
     transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
@@ -273,6 +276,7 @@ class Layer:
                 extra=self.extra if depthwise else 0,
                 slide=self.slide if depthwise else 0,
                 pairs=self.pairs,
+                columns=self.columns,
             ),
             "B_ADDR": 3 * bank + 7,
             "B_BYTES": min(rows_b * pitch_b, bank - 7),
@@ -596,6 +600,28 @@ def test_pixel_lanes(lanes: int) -> None:
         Layer(op=Op.DEPTH_CONV, kernel=(2, 5), slide=2, stride=2, sets=3, tile=(2, 5), accumulate=1, int32=1, stripe=3),
         Layer(op=Op.DEPTH_CONV, kernel=(3, 1), slide=1, extra=2, tile=(1, 5), blocks=3, last=2),
     )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (4, 3, 4), (3, 2, 8)])
+def test_columns(shape: tuple[int, int, int]) -> None:
+    """Columns that lie beside each other in a word: two and four, rows that a word ends and that it does not."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=oc, sram="32 KiB", banks=4)
+    fills = {"KX_STEP": config.acc_lanes}
+    few = {"ROW_BYTES": 5 * config.acc_lanes // 2, "PAD_LEFT": config.acc_lanes // 2}
+    layers = [
+        Layer(op=Op.DEPTH_CONV, kernel=(kh, 3), slide=1, sets=lanes, columns=power, **other)
+        for power in range(1, config.word_columns.bit_length())
+        for kh, other in (
+            (3, {"tile": (3, 3), "pad": 1, "changes": fills | few}),
+            (1, {"tile": (2, 7), "stripe": 3, "blocks": 2, "changes": fills}),
+            (2, {"tile": (2, 1), "accumulate": 1, "int32": 1, "changes": fills}),
+        )
+    ]
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
         assert outcome.cause == Cause.NONE

@@ -105,7 +105,7 @@ def test_every_plain_mnemonic(op: Op) -> None:
         ("cfg load.LENGTH rows=1", "LENGTH has no fields; give one number"),
         ("cfg load.LENGTH 1 2", "cfg takes one value, not '1 2'"),
         ("cfg load.LENGTH 0x100000000", "LENGTH must be -2147483648..4294967295, not 0x100000000"),
-        ("cfg array.MODE 8", "MODE must keep its reserved bits zero (mask 0x777), not 0x8"),
+        ("cfg array.MODE 8", "MODE must keep its reserved bits zero (mask 0x1f77), not 0x8"),
         ("sync array load", "sync must be 'sync UNIT on UNIT [pending N]', not 'sync array load'"),
         ("sync array on load pending -1", "pending must be 0..4294967295, not -1"),
         ("conv 1", "conv takes no operand, not '1'"),

@@ -40,7 +40,7 @@ def legal(op: Op, **changes: int) -> View:
 
 
 def array_mode(**fields: int) -> int:
-    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs")
+    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs", "columns")
     return pack(Unit.ARRAY, "MODE", **dict.fromkeys(names, 0) | fields)
 
 
@@ -151,6 +151,38 @@ def test_depthwise_stripes_have_rows_for_all_sets(sets: int, pixels: int) -> Non
 
 def test_slides_go_to_two() -> None:
     assert check(CONFIG, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, MODE=array_mode(slide=3))) == Cause.TOO_LARGE
+
+
+@pytest.mark.parametrize(("pixel_lanes", "most"), [(2, 2), (4, 4), (8, 4)])
+def test_columns_of_a_word(pixel_lanes: int, most: int) -> None:
+    """A word is full of columns, of a kernel of three, and pixels slide by it."""
+    config = CONFIG.replace(pixel_lanes=pixel_lanes, ic_lanes=3, bus=256, stripe=20 * pixel_lanes)
+    assert config.word_columns == most
+    legal_ = {
+        "KC": pack(Unit.ARRAY, "KC", blocks=0, group=pixel_lanes - 1),
+        "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=2, kw=3, stride_y=1, dilation_y=1),
+        "KX_STEP": config.acc_lanes,
+        "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=1, last=config.acc_lanes),
+    }
+
+    def found(config: Config = config, columns: int = 1, slide: int = 1, extra: int = 0, **changes: int) -> Cause:
+        mode = array_mode(columns=columns, slide=slide, extra=extra)
+        return check(config, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, **legal_ | {"MODE": mode} | changes))
+
+    assert [found(columns=power) for power in range(4)] == [
+        Cause.NONE if 1 << power <= most else Cause.TOO_LARGE for power in range(4)
+    ]
+    assert {found(slide=0), found(slide=2), found(extra=1, BLOCKS=1 | 1 << 16)} == {Cause.TOO_LARGE}
+    for changes in (
+        {"KC": pack(Unit.ARRAY, "KC", blocks=0, group=pixel_lanes - 2), "BLOCKS": 1 | 1 << 16},
+        {"GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=2, kw=2, stride_y=1, dilation_y=1)},
+        {"KX_STEP": config.acc_lanes // 2},
+        {"KX_STEP": config.acc_lanes | 1 << 31},
+    ):
+        assert (found(**changes), found(columns=0, **changes)) == (Cause.TOO_LARGE, Cause.NONE)
+    # Two input lanes are too few for the taps. With one pixel lane the field counts nowhere.
+    assert found(config.replace(ic_lanes=2)) == Cause.TOO_LARGE
+    assert found(CONFIG, KC=0, BLOCKS=1 | 1 << 16) == Cause.NONE
 
 
 @pytest.mark.parametrize("op", [Op.CONV, Op.CONV_RELU, Op.MAT_MUL])

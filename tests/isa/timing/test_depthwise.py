@@ -54,6 +54,7 @@ class Machine:
     accumulate: bool
     int32: bool = False
     multiplier: int = 1
+    columns: int = 1
     found: dict[tuple[int, ...], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """Taps that were added, by (block, row, column, set)."""
     ready: dict[int, int] = field(default_factory=dict)
@@ -128,7 +129,8 @@ class Machine:
                 if not self.slide:
                     reads = [(row * 1000 + ky, 1000 * x + kx + i) for i in range(taps)]
                 else:
-                    count = self.slide if pixel else taps
+                    seen_first = taps if self.columns == 1 else 2
+                    count = self.slide if pixel else seen_first
                     reads = [(row * 1000 + ky, following + n) for n in range(count)]
                     following += count
                 for read in reads:
@@ -142,6 +144,11 @@ class Machine:
                         assert step >= written[half][j], "weights must be there"
                         used[half][j] = step
                         for i in range(taps):
+                            if self.columns > 1:  # so many sets of channels further for every tap
+                                beyond, _ = divmod(j + i * together // self.columns, together)
+                                assert chain[1 - beyond] == (row * 1000 + ky, x + beyond)
+                                self.found[window.block, row, x, j].append((ky, i))
+                                continue
                             wanted = x * self.slide + kx + i if self.slide else 1000 * x + kx + i
                             assert chain[taps - 1 - i] == (row * 1000 + ky, wanted)
                             self.found[window.block, row, x, j].append((ky, kx + i))
@@ -184,10 +191,16 @@ def random_shape(rng: random.Random, config: Config, most: int = 40) -> dict[str
     multiplier = rng.randint(1, min(8, config.oc_lanes)) if sets == 1 and rng.random() < 0.3 else 1
     slide = rng.choice([0, 1, 1, 2])
     stripe = config.stripe // config.pixel_lanes // ceil_div(sets, config.pixel_lanes)
+    kw, columns = rng.choice([1, 2, 3, 3, 5, 7]), 1
+    if config.word_columns > 1 and rng.random() < 0.3:
+        kw, sets, slide, multiplier = 3, config.pixel_lanes, 1, 1
+        columns = 2 ** rng.randint(1, config.word_columns.bit_length() - 1)
+        stripe = config.stripe_rows
     channels = sets * config.oc_lanes - sets * config.oc_lanes % multiplier
     return {
+        "columns": columns,
         "kh": rng.choice([1, 2, 3, 3, 5]),
-        "kw": rng.choice([1, 2, 3, 3, 5, 7]),
+        "kw": kw,
         "sets": sets,
         "slide": slide,
         "height": rng.choice([1, 1, 2, 3, rng.randint(1, 12)]),
@@ -253,3 +266,14 @@ def test_by_hand(lanes: tuple[int, int, int], kernel: tuple[int, int], slide: in
     shape |= {"blocks": 1, "last": 1, "accumulate": False}
     four, five = (depthwise_duration(config, **shape, height=height) for height in (4, 5))
     assert five - four == cycles
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_columns_by_hand(columns: int) -> None:
+    """A row of 56 pixels, two or four of them in a cycle, of which the first waits for a word more."""
+    config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=4, requant_lanes=32)
+    shape: dict[str, Any] = {"kh": 3, "kw": 3, "sets": 4, "slide": 1, "width": 56 // columns, "columns": columns}
+    shape |= {"stripe": config.stripe_rows, "blocks": 1, "last": 32, "accumulate": False}
+    four, five = (depthwise_duration(config, **shape, height=height) for height in (4, 5))
+    stripes = ceil_div(56 // columns, config.stripe_rows)
+    assert five - four == 3 * (56 // columns + stripes)

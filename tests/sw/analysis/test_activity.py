@@ -131,7 +131,8 @@ def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
         if slide:
             seen = {slide * (x + pixel) + tap for pixel in range(pixels) for tap in range(together)}
             # All words from the first to the last pass by, those between strided pixels too.
-            columns = [view["KX_STEP"] * n for n in range(min(seen), max(seen) + 1)]
+            last = x + pixels if view["MODE", "columns"] and config.pixel_lanes > 1 else max(seen)
+            columns = [view["KX_STEP"] * n for n in range(min(seen), last + 1)]
         else:
             columns = [
                 (x + pixel) * view["X_STEP"] + tap * view["KX_STEP"]

@@ -53,7 +53,7 @@ class Machine:
     def __init__(self, config: Config, view: View, sram: bytearray, memory: bytearray) -> None:
         self.config, self.v, self.sram, self.memory = config, view, sram, memory
         self.mask = (1 << config.offset_bits) - 1  # offsets in regions are modulo a power of two
-        self.slide = 0  # of a depthwise convolution
+        self.slide, self.beside = 0, 1  # of a depthwise convolution
 
     def byte(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int:
         """Window walk; k = cb * L + l."""
@@ -77,8 +77,9 @@ class Machine:
         v = self.v
         row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & self.mask
         x_step = self.slide * v["KX_STEP"] if self.slide else v["X_STEP"]
-        col = (ox * x_step + kx * v["KX_STEP"] - v["PAD_LEFT"] + k) & self.mask
-        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * x_step + ky * v["KY_STEP"] + kx * v["KX_STEP"] + k) & self.mask
+        kx_step = v["KX_STEP"] // self.beside
+        col = (ox * x_step + kx * kx_step - v["PAD_LEFT"] + k) & self.mask
+        off = (v["ORIGIN"] + oy * v["Y_STEP"] + ox * x_step + ky * v["KY_STEP"] + kx * kx_step + k) & self.mask
         return off if row < v["IN_ROWS"] & self.mask and col < v["ROW_BYTES"] & self.mask else None
 
     def operand_b(self, oy: int, ox: int, k: int, item: int) -> int:
@@ -127,6 +128,7 @@ def run_array(machine: Machine, op: Op) -> None:
     times = v["MODE", "extra"] + 1 if depthwise else 1
     lanes = stored - stored % times
     machine.slide = v["MODE", "slide"] if depthwise else 0
+    machine.beside = 1 << v["MODE", "columns"] if depthwise and config.pixel_lanes > 1 else 1
     zero_in = signed(v["QUANT", "zero_in"], 8)
     kc = 1 if depthwise else v["KC", "blocks"]
     word = config.word_bytes
@@ -439,7 +441,7 @@ def test_wide_sums_stay_exact() -> None:
         "W_ADDR": at,
         "W_BYTES": len(stream),
         "STRIPE": 1,
-        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0, slide=0, pairs=0),
+        "MODE": pack(Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0, slide=0, pairs=0, columns=0),
     }
     view = View(Unit.ARRAY, list(values.values()))
     model.units[Unit.ARRAY].execute(Op.CONV, view, model.sram, SystemMemory(np.zeros(0, np.uint8), 0))

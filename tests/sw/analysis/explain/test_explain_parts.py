@@ -58,6 +58,7 @@ def depthwise_of(config: Config, view: View) -> Depthwise:
         sets=view["KC", "group"] + 1,
         slide=view["MODE", "slide"],
         multiplier=view["MODE", "extra"] + 1,
+        columns=1 << view["MODE", "columns"] if config.pixel_lanes > 1 else 1,
     )
 
 

@@ -1,0 +1,68 @@
+"""Depthwise layers of few channels: a word has several columns of the input, and pixel lanes take pixels."""
+
+import numpy as np
+import pytest
+
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import View, columns_of
+from dovetail.isa.instructions.table import Op, Unit
+from dovetail.sw.compiler.emit.hazards import races
+from dovetail.sw.network import ir, reference
+from dovetail.sw.random.networks import RandomNet
+from dovetail.sw.runtime.compiled_network import compile_network
+
+
+def columns(graph: ir.Graph, config: Config) -> set[int]:
+    """Columns of a word of the depthwise convolutions that ran, to the interpreter's bytes."""
+    compiled = compile_network(graph, config)
+    assert not compiled.code.host_reasons
+    rng = np.random.default_rng(5)
+    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
+    result = compiled.run(inputs)
+    for name, value in reference.run(graph, inputs).items():
+        np.testing.assert_array_equal(result.outputs[name], value)
+    assert result.cycles == compiled.report().cycles
+    (timeline,) = result.timeline
+    assert not any(races(timeline) for timeline in result.timeline)
+    return {
+        columns_of(config, Op.DEPTH_CONV, View(Unit.ARRAY, registers))
+        for op, registers in zip(timeline.op.tolist(), timeline.registers, strict=True)
+        if op == Op.DEPTH_CONV
+    }
+
+
+@pytest.mark.parametrize(("lanes", "wanted"), [((4, 8, 2), 2), ((3, 4, 4), 2), ((4, 4, 8), 4), ((8, 8, 4), 4)])
+@pytest.mark.parametrize("more", [False, True])
+def test_few_channels(lanes: tuple[int, int, int], wanted: int, more: bool) -> None:
+    """Alone, to and from system memory, and between other layers in SRAM."""
+    ic, oc, pixel = lanes
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, sram="64 KiB")
+    net = RandomNet(pixel)
+    channels = config.acc_lanes // wanted
+    x = net.input(1, 9, 12, channels)
+    x = net.conv(net.conv(x, channels, 1) if more else x, 0, multiplier=1)
+    assert columns(net.graph(net.conv(x, 5, 1) if more else x), config) == {wanted}
+
+
+def test_not_where_it_would_not_fit() -> None:
+    """Rows that do not end with a word, other numbers of channels, strides, kernels of two, one pixel lane."""
+    config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB")
+    for width, channels, size, stride, lanes in (
+        (13, 8, 3, 1, 2),
+        (12, 7, 3, 1, 2),
+        (12, 16, 3, 1, 2),
+        (12, 8, 3, 2, 2),
+        (12, 8, 5, 1, 2),
+        (12, 8, 3, 1, 1),
+    ):
+        net = RandomNet(width)
+        x = net.conv(net.input(1, 9, width, channels), 0, size, stride, multiplier=1)
+        assert columns(net.graph(x), config.replace(pixel_lanes=lanes, stripe=None, requant_lanes=None)) == {1}
+
+
+def test_tiles_of_part_of_a_row() -> None:
+    """A tensor in system memory much larger than the SRAM."""
+    config = Config(ic_lanes=4, oc_lanes=4, pixel_lanes=4, sram="32 KiB", banks=4)
+    for height, width in ((61, 64), (3, 2000)):
+        net = RandomNet(height)
+        assert columns(net.graph(net.conv(net.input(1, height, width, 8), 0, multiplier=1)), config) == {2}
