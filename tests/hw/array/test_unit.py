@@ -4,7 +4,7 @@ Named cases run in the Amaranth simulator; a slow test runs many random ones, ga
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -613,14 +613,13 @@ def test_columns(shape: tuple[int, int, int]) -> None:
     config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=oc, sram="32 KiB", banks=4)
     fills = {"KX_STEP": config.acc_lanes}
     few = {"ROW_BYTES": 5 * config.acc_lanes // 2, "PAD_LEFT": config.acc_lanes // 2}
+    padded = Layer(op=Op.DEPTH_CONV, kernel=(3, 3), slide=1, sets=lanes, tile=(3, 3), pad=1, changes=fills | few)
+    plain = replace(padded, kernel=(1, 3), tile=(2, 7), pad=0, stripe=3, blocks=2, changes=fills)
+    adding = replace(padded, kernel=(2, 3), tile=(2, 1), pad=0, accumulate=1, int32=1, changes=fills)
     layers = [
-        Layer(op=Op.DEPTH_CONV, kernel=(kh, 3), slide=1, sets=lanes, columns=power, **other)
+        replace(layer, columns=power)
         for power in range(1, config.word_columns.bit_length())
-        for kh, other in (
-            (3, {"tile": (3, 3), "pad": 1, "changes": fills | few}),
-            (1, {"tile": (2, 7), "stripe": 3, "blocks": 2, "changes": fills}),
-            (2, {"tile": (2, 1), "accumulate": 1, "int32": 1, "changes": fills}),
-        )
+        for layer in (padded, plain, adding)
     ]
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
