@@ -1,9 +1,11 @@
-"""Memories with a history: the C++ of the RTL simulation, cycle by cycle, against the rules of `isa/timing`."""
+"""Memories with a history: the C++ of the RTL simulation, cycle by cycle, against the rules of `isa/timing`, event by
+event, in Python and as they are compiled into the timing core."""
 
 import ctypes
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,7 @@ from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import load
 from dovetail.isa.config.memory import PLACES, DramTiming, Memory, SdramTiming, memory_of
 from dovetail.isa.timing.dram import Dram
-from dovetail.isa.timing.sdram import Sdram
+from dovetail.isa.timing.sdram import Beat, Sdram
 
 BUS = 16
 """Bytes."""
@@ -57,43 +59,98 @@ def simulated(memory: Memory, bursts: list[Burst]) -> dict[int, list[tuple[int, 
     return found
 
 
-def ruled(memory: SdramTiming | DramTiming, bursts: list[Burst]) -> dict[int, list[tuple[int, bool]]]:
-    """The same by the rule in Python. The rule does not say when an address is taken where 16 are held."""
-    rule = Sdram.of(memory, BUS) if isinstance(memory, SdramTiming) else Dram(memory, BUS)
+class Compiled:
+    """The memory of the compiled timing core, as those of Python are. Of reads it tells last beats only."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.library = compiled_library()
+        _, numbers = numbers_of(memory)
+        self.handle = ctypes.c_void_p(self.library.memory_new(ctypes.c_void_p(numbers.ctypes.data)))
+        self.out = np.zeros((64, 2), np.int64)
+        self.beats: list[Beat] = []
+        self.written: int | None = None
+
+    def take(self, accepted: int, address: int, beats: int, *, write: bool, data: int, beat_bytes: int) -> None:
+        burst = np.array([write, address, beats, beat_bytes, accepted, data], np.int64)
+        if write:
+            self.written = None
+        self.library.memory_take(self.handle, ctypes.c_void_p(burst.ctypes.data))
+        self._reports()
+
+    @property
+    def next(self) -> int | None:
+        cycle = int(self.library.memory_next(self.handle))
+        return cycle if cycle < 1 << 60 else None
+
+    def serve(self) -> list[Beat]:
+        self.library.memory_serve(self.handle, ctypes.c_int64(0))
+        self._reports()
+        beats, self.beats = self.beats, []
+        return beats
+
+    def _reports(self) -> None:
+        count = self.library.memory_reports(self.handle, ctypes.c_void_p(self.out.ctypes.data))
+        for kind, cycle in self.out[:count].tolist():
+            if kind == 1:
+                self.written = cycle
+            else:
+                self.beats.append(Beat(kind == 2, 0, True, cycle))
+
+    def __del__(self) -> None:
+        self.library.memory_delete(self.handle)
+
+
+@cache
+def compiled_library() -> ctypes.CDLL:
+    here, core = Path(__file__).parent, files("dovetail.isa.timing")
+    texts = {name: core.joinpath(name).read_text() for name in ("memory.h", "dram.h")}
+    found = load({"memory_events.cpp": (here / "memory_events.cpp").read_text(), **texts}, default_cache())
+    found.memory_new.restype = ctypes.c_void_p
+    found.memory_next.restype = found.memory_reports.restype = ctypes.c_int64
+    return found
+
+
+def played(rule: Sdram | Dram | Compiled, bursts: list[Burst]) -> dict[int, list[tuple[int, bool]]]:
+    """The handshakes by a rule, which does not say when an address is taken where so many are held."""
     ways = [[b for b in bursts if b.write == w] for w in (0, 1)]
-    found: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-    offer: list[int | None] = [way[0].gap if way else None for way in ways]
+    found: dict[int, list[tuple[int, bool]]] = {what: [] for what in (AR, R, AW, B)}
+    offer = [way[0].gap if way else 0 for way in ways]
     ends: tuple[list[int], list[int]] = [], []
-    taken, data = [0, 0], 0  # data: the first cycle in which the next write's data may come
+    taken, begun = [0, 0], 0
+    accepted: deque[tuple[int, Burst]] = deque()  # writes whose data have not come
     while True:
+        if accepted and (not begun or rule.written is not None):
+            cycle, burst = accepted.popleft()
+            first = max(-1 if rule.written is None else rule.written, cycle + burst.late) + 1
+            rule.take(cycle, burst.address, burst.beats, write=True, data=first, beat_bytes=burst.size)
+            begun += 1
+            continue
         times = []
         for w in (0, 1):
             if taken[w] < len(ways[w]):
                 place = taken[w] - PLACES
-                free = 0 if place < 0 else ends[w][place] + 1 if place < len(ends[w]) else None
-                if free is not None:
-                    times.append((max(offer[w] or 0, free), w))
+                if place < len(ends[w]):
+                    times.append((max(offer[w], ends[w][place] + 1 if place >= 0 else 0), w))
         due = rule.next
         if times and (due is None or min(times)[0] < due):
             cycle, w = min(times)
             burst = ways[w][taken[w]]
-            first = max(data, cycle + 1 + burst.late) if w else 0
-            rule.take(cycle, burst.address, burst.beats, write=bool(w), data=first, beat_bytes=burst.size)
-            if w and isinstance(rule, Dram):
-                data = first + burst.beats
+            if w:
+                accepted.append((cycle, burst))
+            else:
+                rule.take(cycle, burst.address, burst.beats, write=False, data=0, beat_bytes=burst.size)
             found[AW if w else AR].append((cycle, False))
             taken[w] += 1
-            offer[w] = cycle + 1 + ways[w][taken[w]].gap if taken[w] < len(ways[w]) else None
+            if taken[w] < len(ways[w]):
+                offer[w] = cycle + 1 + ways[w][taken[w]].gap
         elif due is None:
             return found
         else:
             for beat in rule.serve():
                 if beat.last:
                     ends[beat.write].append(beat.cycle)
-                if not beat.write:
-                    found[R].append((beat.cycle, beat.last))
-                elif beat.last:
-                    found[B].append((beat.cycle, True))
+                if beat.last or not beat.write:
+                    found[B if beat.write else R].append((beat.cycle, beat.last))
 
 
 def bursts_of(seed: int, count: int, *, slow: bool) -> list[Burst]:
@@ -150,6 +207,10 @@ def test_every_beat_and_answer(memory: dict[str, object] | str, slow: bool) -> N
     assert isinstance(timing, SdramTiming | DramTiming)
     for seed in range(3):
         bursts = bursts_of(190311 + seed, 90, slow=slow)
-        found, expected = simulated(timing, bursts), ruled(timing, bursts)
+        found = simulated(timing, bursts)
+        rule = Sdram.of(timing, BUS) if isinstance(timing, SdramTiming) else Dram(timing, BUS)
+        expected = played(rule, bursts)
+        ends = played(Compiled(timing), bursts) if isinstance(timing, DramTiming) else {}
         for what in (AR, AW, R, B):
             assert found[what] == expected[what], (seed, what)
+            assert not ends or ends[what] == [beat for beat in expected[what] if beat[1] or what != R], (seed, what)
