@@ -6,8 +6,7 @@
 using namespace memories;
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT Memory* memory_new(int kind, const i64* numbers) {
-
+EXPORT Memory* memory_new(const i64* numbers) {
     return new Dram(*reinterpret_cast<const DramTiming*>(numbers));
 }
 EXPORT void memory_delete(Memory* memory) { delete memory; }
