@@ -243,7 +243,8 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
         inner = replace(partition, config=config)
         try:
             found = [Draft(inner, effort, resident) for effort, resident in ways if not effort]
-            if _price(found) - found[-1].cascades[1] <= NEAR * price:
+            least = _price(found)
+            if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
                 found += [Draft(inner, effort, resident) for effort, resident in ways if effort]
         except CompileError:
             return

@@ -81,15 +81,19 @@ class _Chooser:
         costs, found = [0.0], list[tuple[int, Cascade | None]]()
         for end in range(1, len(self.links) + 1):
             ways: list[tuple[float, int, Cascade | None]] = [(costs[end - 1] + single[end - 1], end - 1, None)]
+            fewest = BANDS[0]
             for begin in range(end - 1, max(end - LONGEST, 0) - 1, -1):
                 if not self.local[begin]:
                     break
                 if begin == end - 1 or not self._is_closed(begin, end):
                     continue
-                if costs[begin] + self._least(begin, end) < min(way[0] for way in ways) and (
-                    way := self._cascade(begin, end)
-                ):
-                    ways.append((costs[begin] + way[0], begin, way[1]))
+                if costs[begin] + self._least(begin, end) >= min(way[0] for way in ways):
+                    continue
+                way = self._cascade(begin, end, fewest)
+                if not way:  # longer ones need as many bands, or more
+                    break
+                fewest = way[1].bands
+                ways.append((costs[begin] + way[0], begin, way[1]))
             cost, begin, best = min(ways, key=itemgetter(0))
             costs.append(cost)
             found.append((begin, best))
@@ -114,13 +118,13 @@ class _Chooser:
         array = 0 if any(self.sparse[begin:end]) else sum(link.array for link in links)
         return MARGIN * array + BANDS[0] * len(links) * OVERHEAD
 
-    def _cascade(self, begin: int, end: int) -> tuple[float, Cascade] | None:
-        """The cascade of the fewest bands that fit, and its cost."""
+    def _cascade(self, begin: int, end: int, fewest: int) -> tuple[float, Cascade] | None:
+        """The cascade of the fewest bands that fit, ``fewest`` at least, and its cost."""
         links = self.links[begin:end]
         nodes = tuple(node for link in links for node in link.nodes)
         made = {link.writes: (n, max(self.readers[link.writes]) - begin) for n, link in enumerate(links[:-1])}
         free = min(link.free for link in links)
-        for bands in BANDS:
+        for bands in range(fewest, BANDS.stop):
             cascade = Cascade(nodes, bands)
             if bands > self.graph.tensors[nodes[-1].outputs[0]].shape[1]:
                 break
