@@ -96,12 +96,11 @@ class Draft:
     """
 
     def __init__(self, partition: Partition, effort: int, resident: bool) -> None:
-        graph, steps, parts, roots = partition.graph, partition.steps, partition.parts, partition.roots
         options = replace(partition.options, effort=effort)
         self.partition, self.effort, self.resident = partition, effort, resident
         self.segments = [
-            Segment(partition.config, options, graph, partition.executed(step), roots, parts, wanted, resident=resident)
-            for step, wanted in zip(steps, partition.outside(), strict=True)
+            Segment(partition, options, partition.executed(step), wanted, resident=resident)
+            for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
         ]
         self.price = sum(tiling.price for segment in self.segments for tiling in segment.tilings.values())

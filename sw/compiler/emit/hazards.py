@@ -188,13 +188,15 @@ class Tracker:
                         for bank in range(first, last + 1):
                             if latest[bank] > need[v]:
                                 need[v] = port.latest(bank, low, high, need[v])
-        for low, length in mem_reads:
-            for v in unsure:
-                need[v] = self._memory_writes[v].latest(0, low, low + length, need[v])
-        for low, length in mem_writes:
-            for v in unsure:
-                need[v] = self._memory_writes[v].latest(0, low, low + length, need[v])
-                need[v] = self._memory_reads[v].latest(0, low, low + length, need[v])
+        for ports, ranges in (
+            (self._memory_writes, mem_reads),
+            (self._memory_writes, mem_writes),
+            (self._memory_reads, mem_writes),
+        ):
+            for low, length in ranges:
+                for v in unsure:
+                    if ports[v].last[0] > need[v]:
+                        need[v] = ports[v].latest(0, low, low + length, need[v])
         words = self._wait(unit, need) if need != known else []
         dispatched[unit] = count
         self._born[unit].append(known.copy())

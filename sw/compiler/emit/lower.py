@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
 from dovetail.sw.compiler.emit.arena import Arena
@@ -20,7 +19,8 @@ from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.tail import OVERHEAD, WHOLE, Beside, Tail, by_channels, finer
 from dovetail.sw.compiler.emit.words import Emitter, Task
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.place import Part, Place
+from dovetail.sw.compiler.partition.outline import Partition
+from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import residency, schedule, tiling
 from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.errors import CompileError
@@ -55,14 +55,10 @@ class Segment:
 
     Parameters
     ----------
-    config, options, graph
+    partition, options
         What to compile, and for what.
     nodes
         Nodes that execute instructions, in order.
-    roots
-        The tensor whose bytes each tensor shares.
-    parts
-        The tensors inside another one.
     stored
         Roots that must be in system memory, as somebody outside reads them.
     resident
@@ -76,24 +72,16 @@ class Segment:
 
     def __init__(
         self,
-        config: Config,
+        partition: Partition,
         options: Options,
-        graph: ir.Graph,
         nodes: Sequence[ir.Node],
-        roots: Mapping[str, str],
-        parts: Mapping[str, Part],
         stored: set[str],
         *,
         resident: bool,
     ) -> None:
-        self.config, self.graph, self.roots, self.parts = config, graph, roots, parts
-        self.layers = {
-            node.name: convolution.layer_of(
-                config, graph, node, dense=parts.keys().isdisjoint((*node.inputs, *node.outputs))
-            )
-            for node in nodes
-            if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)
-        }
+        config, graph, roots = partition.config, partition.graph, partition.roots
+        self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
+        self.layers = partition.layers
         self.outside = stored
         self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
@@ -279,7 +267,7 @@ class Segment:
         The array computes all that time; or, when it begins with the stage, no more weights for it and for all behind
         it are there than there is room for: the others come over the bus, each at least once.
         """
-        bus, beats = self.config.bus_bytes, self.config.memory.beat_cycles
+        bus, beats = self.config.bus_bytes, self.config.like_fixed.beat_cycles
         found, behind, weights, room, loads = [0], 0, 0, 0, 0
         for number in reversed(range(len(self.stages))):
             name = self.stages[number].head.name
@@ -319,8 +307,7 @@ class Segment:
         cycles = constants = 0
         if layer:
             cycles = residency.layer_cycles(self.config, layer)
-            constants = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
-            constants += (layer.terms - 1) * layer.weight_bytes(self.config, layer.out_channels, layer.span[1])
+            constants = residency.layer_constants(self.config, layer)
         copied = bool(layer and layer.spread and not stage.tail and self.config.vector)
         if not layer or stage.tail or copied:
             cycles = max(cycles, self._vector_cycles(last))

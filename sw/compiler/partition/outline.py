@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dovetail.isa.config.resolved import Config
+from dovetail.sw.compiler.emit.convolution import layer_of
+from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
 from dovetail.sw.compiler.partition.parts import parts_of
@@ -45,6 +48,18 @@ class Partition:
     def executed(self, step: Step) -> list[ir.Node]:
         """The nodes of a step that need instructions."""
         return [node for node in step.nodes if not isinstance(node, ir.FREE) and not self._is_placed(node)]
+
+    @cached_property
+    def layers(self) -> dict[str, ConvLayer]:
+        """What the array computes, by the node's name."""
+        nodes = [node for step in self.steps if step.is_program for node in self.executed(step)]
+        array = [node for node in nodes if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)]
+        return {
+            node.name: layer_of(
+                self.config, self.graph, node, dense=self.parts.keys().isdisjoint(node.inputs + node.outputs)
+            )
+            for node in array
+        }
 
     def _is_placed(self, node: ir.Node) -> bool:
         """Whether all that a node copies is there already, or read where it is."""

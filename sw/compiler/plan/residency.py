@@ -7,6 +7,7 @@ whichever is longest.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
@@ -58,6 +59,7 @@ class Work:
     whole: bool = False
 
 
+@lru_cache(maxsize=4096)
 def layer_cycles(config: Config, layer: ConvLayer) -> int:
     """About the cycles of a whole layer on the array."""
     extent = layer.extent(layer.out_height, layer.out_width)
@@ -69,6 +71,13 @@ def layer_cycles(config: Config, layer: ConvLayer) -> int:
 
     more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
     return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, extent)
+
+
+@lru_cache(maxsize=4096)
+def layer_constants(config: Config, layer: ConvLayer) -> int:
+    """Bytes of all weights of a layer."""
+    more = (layer.terms - 1) * layer.weight_bytes(config, layer.out_channels, layer.span[1]) if layer.terms > 1 else 0
+    return int(layer.weight_bytes(config, layer.out_channels, layer.channels)) + int(more)
 
 
 Extent = tuple[int, int]

@@ -129,6 +129,15 @@ def tile_bytes(
     )
 
 
+@lru_cache(maxsize=65536)
+def _tile_bytes(
+    config: Config, layer: ConvLayer, rows: int, columns: int, out_channels: int, in_channels: int
+) -> tuple[int, int, int]:
+    """The same of one tile."""
+    data, weights, result = map(int, tile_bytes(config, layer, rows, columns, out_channels, in_channels))
+    return data, weights, result
+
+
 def buffer_bytes(
     config: Config,
     layer: ConvLayer,
@@ -139,8 +148,7 @@ def buffer_bytes(
     columns: int = 0,
 ) -> Buffers:
     """SRAM that a tile needs besides residents; ``columns``: 0 for all."""
-    sizes = tile_bytes(config, layer, rows, columns or layer.out_width, out_channels, in_channels)
-    data, weights, result = map(int, sizes)
+    data, weights, result = _tile_bytes(config, layer, rows, columns or layer.out_width, out_channels, in_channels)
     return Buffers(data if space.input_at is None else 0, weights, result if space.output_at is None else 0)
 
 
