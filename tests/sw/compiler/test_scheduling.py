@@ -321,3 +321,14 @@ def test_no_program_takes_fewer_cycles_than_the_least(seed: int, monkeypatch: py
     compile_network(net.graph(x), config, effort=seed % 2)
     assert ended
     assert all(one <= cycles for one, cycles in ended)
+
+
+@pytest.mark.parametrize("memory", [{"kind": "sdram"}, {"kind": "dram", "preset": "ddr3-1600-x16"}])
+def test_memory_with_rows_is_planned_with_as_a_fixed_one_like_it(memory: dict[str, str]) -> None:
+    """Also where plans of smaller memories are given up by the bus."""
+    net = RandomNet(1)
+    graph = net.graph(net.conv(net.conv(net.input(1, 6, 6, 40), 200, 3), 100, 1))
+    config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB", memory=memory)
+    fixed = config.replace(memory=config.like_fixed)
+    one, other = (compile_network(graph, some, effort=0).code for some in (config, fixed))
+    assert [list(segment.words) for segment in one.segments] == [list(segment.words) for segment in other.segments]
