@@ -129,13 +129,14 @@ class Arena:
         for cells in _cells_of(free, self.per_bank):
             last[cells] = used[cells]
         width = ceil_div(size, self.cell)
-        found: list[int] = []
-        while len(found) < most and width <= len(last):
-            latest = np.lib.stride_tricks.sliding_window_view(last, width).max(axis=1)
+        if width > len(last):
+            return []
+        latest, found = np.lib.stride_tricks.sliding_window_view(last, width).max(axis=1), list[int]()
+        while len(found) < most:
             start = int(latest.argmin())
             if latest[start] == _TAKEN:
                 break
-            last[start : start + width] = _TAKEN
+            latest[max(start - width + 1, 0) : start + width] = _TAKEN  # all that overlap it
             found.append(start * self.cell)
         return found
 
