@@ -58,9 +58,9 @@ class Opcode(IntEnum):
     READ_REGISTER = 5
     """Read the host register at offset ``address``; ``length`` is 4."""
     START = 6
-    """Write 1 to CONTROL.start and CONTROL.irq_enable of the accelerator whose registers begin at ``address``. If no
-    other one is running, memory forgets its history before. Before repeating it because no response came, read STATUS:
-    the program may be running, or be done."""
+    """Write 1 to CONTROL.start and CONTROL.irq_enable of those accelerators whose bits are set in ``address``, from the
+    lowest on. If none is running, memory forgets its history before. Before repeating it because no response came,
+    read STATUS: the programs may be running, or be done."""
     WAIT = 7
     """Answer when an interrupt is high, or after ``address`` clock cycles: 4 bytes, a bit for each accelerator's."""
 

@@ -96,11 +96,13 @@ class HostLink(wiring.Component):
         with m.Elif(receiver.tick & ~parts.expired):
             m.d.sync += parts.timer.eq(parts.timer + 1)
         m.d.sync += self.running.eq(self.running & ~self.irq)
+        starting = Signal.like(self.running, reset_less=True)  # accelerators that START is still to begin
         with m.FSM():
             self._receive(m, parts)
-            self._decide(m, parts)
+            self._decide(m, parts, starting)
             self._take_payload(m, parts)
-            self._access_registers(m, parts)
+            self._start(m, parts, starting)
+            self._access_registers(m, parts, starting)
             self._respond(m, parts)
             self._fetch(m, parts)
         return m
@@ -122,7 +124,7 @@ class HostLink(wiring.Component):
                     m.next = "DECIDE"
             parts.refuse(m, Status.CRC, parts.expired)
 
-    def _decide(self, m: Module, parts: "_Parts") -> None:
+    def _decide(self, m: Module, parts: "_Parts", starting: Signal) -> None:
         """What a header that is whole asks for."""
         address, words, opcode = parts.address, parts.words, parts.opcode
         aligned = ~address[:2].any() & ~parts.length[:2].any() & words.any() & ~parts.length[BLOCK_BITS + 1 :].any()
@@ -149,15 +151,15 @@ class HostLink(wiring.Component):
                     parts.refuse(m, Status.RANGE, ~(aligned & is_register))
                 with m.Case(Opcode.START):
                     m.d.sync += [
-                        address[:ADDRESS_BITS].eq(HOST_REGISTERS["CONTROL"].offset),
+                        starting.eq(address),
                         words.eq(0),
                         parts.word.eq(CONTROL_START.mask | CONTROL_IRQ.mask),
                     ]
                     # The first run has memory as it always is, a further one finds it as the others have left it.
                     m.next = "SETTLE"
                     with m.If(self.running.any()):
-                        m.next = "WRITE_REGISTER"
-                    parts.refuse(m, Status.RANGE, ~self._named(address).any())
+                        m.next = "CHOOSE"
+                    parts.refuse(m, Status.RANGE, ~address.any() | address[len(starting) :].any())
                 with m.Case(Opcode.WAIT):
                     m.d.sync += words.eq(1)
                     m.next = "WAIT"
@@ -198,22 +200,34 @@ class HostLink(wiring.Component):
                 m.next = "RESPOND"
             parts.refuse(m, Status.CRC, ~parts.crc.match_detected)
 
-    def _access_registers(self, m: Module, parts: "_Parts") -> None:
-        """Accesses to the accelerators' registers, and the wait for an interrupt."""
-        bus = self.registers
+    def _start(self, m: Module, parts: "_Parts", starting: Signal) -> None:
+        """Memory forgets its history; then the accelerators begin one after the other."""
         with m.State("SETTLE"):
             m.d.comb += self.memory.settle.eq(1)
             with m.If(self.memory.settled):
-                m.next = "WRITE_REGISTER"
+                m.next = "CHOOSE"
+        with m.State("CHOOSE"):
+            m.next = "WRITE_REGISTER"
+            m.d.sync += starting.eq(starting & (starting - 1))
+            for bit, window in reversed([*zip(starting, self.windows, strict=True)]):
+                with m.If(bit):
+                    m.d.sync += parts.address.eq(window | HOST_REGISTERS["CONTROL"].offset)
+
+    def _access_registers(self, m: Module, parts: "_Parts", starting: Signal) -> None:
+        """Accesses to the accelerators' registers, and the wait for an interrupt."""
+        bus = self.registers
         with m.State("WRITE_REGISTER"):
             m.d.comb += [bus.awvalid.eq(1), bus.wvalid.eq(1)]
             with m.If(bus.awready & bus.wready):
                 m.next = "WROTE_REGISTER"
         with m.State("WROTE_REGISTER"), m.If(bus.bvalid):
+            m.next = "RESPOND"
             # The interrupt of the run before goes down in the next cycle.
             with m.If(parts.opcode == Opcode.START):
-                m.d.sync += self.running.eq((self.running & ~self.irq) | self._named(parts.address))
-            m.next = "RESPOND"
+                here = Cat(parts.address[ADDRESS_BITS:] == window >> ADDRESS_BITS for window in self.windows)
+                m.d.sync += self.running.eq((self.running & ~self.irq) | here)
+                with m.If(starting.any()):
+                    m.next = "CHOOSE"
             parts.refuse(m, Status.BUS, bus.bresp.any())
         with m.State("READ_REGISTER"):
             m.d.comb += bus.arvalid.eq(1)
@@ -227,10 +241,6 @@ class HostLink(wiring.Component):
             m.d.sync += parts.address.eq(parts.address - 1)
             with m.If(self.irq.any() | ~parts.address.any()):
                 m.next = "RESPOND"
-
-    def _named(self, address: Value) -> Value:
-        """The accelerator whose registers an address lies in, a bit each."""
-        return Cat(address[ADDRESS_BITS:] == window >> ADDRESS_BITS for window in self.windows)
 
     def _respond(self, m: Module, parts: "_Parts") -> None:
         """The response: header, words of the payload, CRC."""

@@ -103,31 +103,35 @@ class Link:
         """Read memory; ``address`` and ``size`` are multiples of 4."""
         return b"".join(self._ask(Opcode.READ, start, length=count) for start, count in blocks(address, size))
 
-    def write_register(self, name: str, value: int) -> None:
-        """Write a host register, by its name in :data:`~dovetail.isa.host.HOST_REGISTERS`."""
-        self._ask(Opcode.WRITE_REGISTER, HOST_REGISTERS[name].offset, value.to_bytes(WORD, "little"))
+    def write_register(self, name: str, value: int, window: int = 0) -> None:
+        """Write a host register, by its name in :data:`~dovetail.isa.host.HOST_REGISTERS`; ``window``: where those of
+        the accelerator begin, on a board with several."""
+        self._ask(Opcode.WRITE_REGISTER, window + HOST_REGISTERS[name].offset, value.to_bytes(WORD, "little"))
 
-    def read_register(self, name: str) -> int:
+    def read_register(self, name: str, window: int = 0) -> int:
         """A host register's value."""
-        return int.from_bytes(self._ask(Opcode.READ_REGISTER, HOST_REGISTERS[name].offset, length=WORD), "little")
+        payload = self._ask(Opcode.READ_REGISTER, window + HOST_REGISTERS[name].offset, length=WORD)
+        return int.from_bytes(payload, "little")
 
-    def start(self) -> None:
-        """Start the program that the registers name, exactly once, with the interrupt enabled. STATUS.done must be
-        clear: it tells whether a start happened whose answer was lost."""
+    def start(self, accelerators: int = 1, window: int = 0) -> None:
+        """Start the programs that the registers name, exactly once, with interrupts enabled. ``accelerators``: a bit
+        for each; ``window``: of the lowest of them. STATUS.done must be clear: it tells whether a start happened whose
+        answer was lost."""
         for _ in range(ATTEMPTS):
             try:
-                self._once(Opcode.START)
+                self._once(Opcode.START, accelerators)
                 return
             except FrameError:
                 self._again()
-            if self.read_register("STATUS") & (STATUS_BUSY.mask | STATUS_DONE.mask):
+            if self.read_register("STATUS", window) & (STATUS_BUSY.mask | STATUS_DONE.mask):
                 return
         raise self._gave_up(Opcode.START, "no start was answered")
 
-    def wait(self, cycles: int) -> bool:
-        """Whether the interrupt is high, now or within ``cycles`` cycles of the board's clock."""
+    def wait(self, cycles: int) -> int:
+        """The interrupts, a bit for each accelerator, as soon as one is high or ``cycles`` cycles of the board's clock
+        have passed."""
         seconds = cycles / self.board.clock_hz
-        return bool(int.from_bytes(self._ask(Opcode.WAIT, cycles, seconds=seconds), "little"))
+        return int.from_bytes(self._ask(Opcode.WAIT, cycles, seconds=seconds), "little")
 
     # --- frames --------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Host:
                 self.write(start, memory[start : start + size])
         for name, value in (("PROGRAM", program.program), ("PAGES", program.pages), ("BASE", program.base)):
             self.write_register(name, value)
-        self.ask(Opcode.START)
+        self.ask(Opcode.START, 1)
         assert self.ask(Opcode.WAIT, 10_000_000) == (1).to_bytes(4, "little")
         cycles = self.read_register("CYCLES_LO") | self.read_register("CYCLES_HI") << 32
         return self.read(0, len(program.memory)), cycles, self.read_register("CAUSE")

@@ -226,7 +226,7 @@ def test_another_version_of_the_link(board: FakeBoard) -> None:
 
 
 def test_wait(link: Link) -> None:
-    assert link.wait(100) is True
+    assert link.wait(100) == 1
 
 
 # --- ports --------------------------------------------------------------------------------------------------------
