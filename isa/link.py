@@ -39,6 +39,11 @@ IDLE_BITS = 8192
 """Bit times without a start bit after which a frame that has begun is given up."""
 CHARACTER_BITS = 10
 """Bit times of a byte: start bit, eight data bits from the lowest on, stop bit."""
+SETTLED, SETTLED_JOINED = 6, 8
+"""Cycles from the refresh with which a board's memory forgets its history to cycle 0 of the run that START begins; the
+second number of the first one on a board with a system."""
+START_GAP = 7
+"""Cycles from the beginning of a run to that of the next one that the same START begins."""
 CRC_START = 0xFFFF
 """What CRC-16 starts from; its polynomial is 0x1021."""
 

@@ -6,7 +6,10 @@ from typing import Any
 from dovetail.hw.board import bram, sdram, spram
 from dovetail.hw.board.ports import check_size
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.link import MEMORIES
+from dovetail.isa.config.memory import Memory, SdramTiming
+from dovetail.isa.config.memory_presets import SDRAM_NANOSECONDS
+from dovetail.isa.link import MEMORIES, SETTLED, SETTLED_JOINED
+from dovetail.isa.timing.sdram import cycles_of
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,22 @@ class BoardMemory:
 
     @property
     def timing(self) -> MemoryTiming | None:
-        """What a model needs to predict the board's cycles; None for SDRAM, of whose rows it does not know."""
+        """What a model needs to predict the board's cycles; None for SDRAM, see :meth:`timing_at`."""
         return {"bram": bram.TIMING, "spram": spram.TIMING}.get(self.kind)
+
+    def timing_at(self, clock_hz: int, *, joined: bool = False) -> Memory:
+        """What a model needs to predict the cycles of runs that START begins on a board. ``joined``: on one
+        with a system. Raises ConfigError where SDRAM cannot have the clock."""
+        if self.timing:
+            return self.timing
+        assert self.chip is not None
+        return SdramTiming(
+            clock=clock_hz,
+            width=self.chip.width,
+            column_bits=self.chip.column_bits,
+            phase=SETTLED_JOINED if joined else SETTLED,
+            **cycles_of(SDRAM_NANOSECONDS, clock_hz),
+        )
 
     def component(self, *, bus: int, outstanding: int, clock_hz: int, simulation: bool) -> Any:
         """The memory, with a member ``port``; that of SDRAM has ``pins`` too. ``outstanding``: bursts of a direction

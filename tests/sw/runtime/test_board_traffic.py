@@ -9,7 +9,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit, cfg, pack
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.runtime.board.board_engine import GAP, MOST_ROWS, pieces, traffic
+from dovetail.sw.runtime.board.contents import GAP, MOST_ROWS, pieces, traffic
 
 SIZE = 4096
 
