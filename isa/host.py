@@ -10,8 +10,8 @@ VERSION = 2
 """Version of the instruction set and of this table."""
 ADDRESS_BITS = 12
 """Address bits of the AXI4-Lite port."""
-OKAY, SLVERR = 0, 2
-"""AXI responses: done; there is no such register (it reads as zero, a write does nothing)."""
+OKAY, SLVERR, DECERR = 0, 2, 3
+"""AXI responses: done; no such register (it reads as zero, a write does nothing); nobody is at this address."""
 STALLS = ("BUSY", "CONFIG", "TOKEN", "IDLE")
 """What each unit counts, one of them in every cycle of a run; modulo 2^32."""
 

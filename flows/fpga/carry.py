@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -48,7 +48,7 @@ def assignments(nets: tuple[int, ...]) -> Iterator[dict[int, int]]:
         yield {net: n >> i & 1 for i, net in enumerate(nets)}
 
 
-def table_of(nets: tuple[int, ...], function: Any) -> Table:
+def table_of(nets: tuple[int, ...], function: Callable[[Mapping[int, int]], int]) -> Table:
     """The table of a function that takes the values of ``nets``."""
     return Table(nets, sum(function(values) << n for n, values in enumerate(assignments(nets))))
 

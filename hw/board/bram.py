@@ -5,8 +5,9 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
+from dovetail.hw.board.ports import SystemMemory, beats_of
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.host import DECERR, OKAY
 
 TIMING = MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1)
 """Exact as long as the link does not access the memory."""

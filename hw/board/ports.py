@@ -11,9 +11,6 @@ from dovetail.hw.common.axi import AxiRead, AxiWrite
 from dovetail.hw.dma.burst import Burst
 from dovetail.isa.link import WORD
 
-OKAY, DECERR = 0, 3
-"""AXI responses: done; there is no memory at this address."""
-
 
 class LinkMemory(wiring.Signature):
     """Words of 4 bytes, seen from the link. A request is taken when ``ready`` and stays as it is until then, its

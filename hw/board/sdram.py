@@ -7,8 +7,9 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
+from dovetail.hw.board.ports import SystemMemory, beats_of
 from dovetail.hw.common.clocking import delayed
+from dovetail.isa.host import DECERR, OKAY
 from dovetail.isa.timing.sdram import LATENCY, MODE_CYCLES, NANOSECONDS, REFRESHES, RETURN, cycles_of
 
 BANK_BITS = 2

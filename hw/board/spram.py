@@ -5,8 +5,9 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.board.ports import DECERR, OKAY, SystemMemory, beats_of
+from dovetail.hw.board.ports import SystemMemory, beats_of
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.host import DECERR, OKAY
 
 BLOCK_ROWS, BLOCK_BITS = 1 << 14, 16
 """Rows of a block, and bits of a row."""

@@ -8,10 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.system.channels import chosen
-from dovetail.isa.host import ADDRESS_BITS
-
-DECERR = 3
-"""AXI response: nobody is at this address."""
+from dovetail.isa.host import ADDRESS_BITS, DECERR
 
 
 class HostDecoder(wiring.Component):

@@ -9,9 +9,9 @@ import pytest
 
 from dovetail.hw.board import sdram
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.hw.board.ports import DECERR, OKAY
 from dovetail.hw.common.axi import INCR
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.host import DECERR, OKAY
 from dovetail.isa.timing.sdram import NANOSECONDS
 from tests.hw.benches import simulate
 
