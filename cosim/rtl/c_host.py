@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.memory_numbers import numbers_of
+from dovetail.isa.timing.memories import numbers_of
 from dovetail.cosim.rtl.rtl_engine import accelerator_library
 from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
 from dovetail.isa.config.resolved import Config

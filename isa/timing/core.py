@@ -19,15 +19,20 @@ import numpy.typing as npt
 
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import ToolError, compiler, load
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.memory import DramTiming
 from dovetail.isa.instructions.checks import READS, REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing import dma, interconnect, recurrence, rounds
 from dovetail.isa.timing.jobs import SEEN, STARTED, WRITTEN, before
+from dovetail.isa.timing.memories import numbers_of
 from dovetail.isa.timing.recurrence import Outcome, Played, Work
 from dovetail.isa.timing.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
-SOURCES = ("events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h")
+SOURCES = ("events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h", "sdram.h")
+MOST_BEATS = 1 << 26
+"""Of transfers that are timed burst by burst, so that an answer comes in a second, without a compiler in minutes."""
 
 _TRANSFERS = ("MAX_BURST", "BOUNDARY", "ADDRESS", "PLACE", "READ_END", "WRITE_FIRST", "WRITE_END")
 _INTERCONNECT = ("SLICE", "OUTPUT", "DATA", "TURN")
@@ -212,9 +217,15 @@ def run(work: Work) -> Outcome:
 
 
 def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
-    """What becomes of tasks whose accelerators share a memory; see `isa.timing.rounds.play`."""
+    """What becomes of tasks whose accelerators share a memory; see `isa.timing.rounds.play`.
+
+    Raises ConfigError for transfers of too many beats.
+    """
+    beats = sum(task.beats(machine.bus_bytes[task.accelerator]) for task in tasks)
+    if beats > MOST_BEATS:
+        raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed one by one, not {beats}")
     core = library()
-    if core is None:
+    if core is None or isinstance(machine.memory, DramTiming):
         return rounds.play(machine, tasks, starts)
     columns = [_Columns(task.work) for task in tasks]
     waits: list[list[int]] = [[] for _ in tasks]
@@ -240,8 +251,7 @@ def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> li
         )
     )
     arrays = [np.array(numbers, np.int64) for numbers in (machine.outstanding, machine.bus_bytes)]
-    kind, *numbers = 0, *vars(machine.memory).values()
-    memory = np.array(numbers, np.int64)
+    kind, memory = numbers_of(machine.memory)
     system = _System(
         len(machine.outstanding),
         *map(_at, arrays),

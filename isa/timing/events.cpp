@@ -2,6 +2,7 @@
 // addresses, memory's decisions and the host's starts are put in the order of time.
 #include "memory.h"
 #include "player.h"
+#include "sdram.h"
 
 #include <deque>
 #include <memory>
@@ -11,6 +12,15 @@ namespace {
 using memories::Burst;
 using memories::LONG_AGO;
 using memories::Memory;
+
+// A memory to which nothing has happened. ``kind``: the place in `KINDS` of isa/config/memory.py; ``numbers``: what
+// `numbers_of` there says of it.
+std::unique_ptr<Memory> made(i64 kind, const i64* numbers) {
+    switch (kind) {
+        case 1: return std::make_unique<memories::Sdram>(*reinterpret_cast<const memories::SdramTiming*>(numbers));
+        default: return std::make_unique<memories::Fixed>(numbers[0], numbers[1], numbers[2]);
+    }
+}
 
 // A program that an accelerator runs, in the order of `_Task` in events.py.
 struct Task {
@@ -137,7 +147,7 @@ struct Line {
 class Simulation {
 public:
     explicit Simulation(System& system)
-        : system(system), way(system.joined ? is.data : 0), memory(memories::made(system.kind, system.memory)) {
+        : system(system), way(system.joined ? is.data : 0), memory(made(system.kind, system.memory)) {
         for (int d = 0; d < 2; ++d) {
             Line& line = lines[d];
             line.write = d;

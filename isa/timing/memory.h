@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <vector>
 
 namespace memories {
@@ -72,12 +71,5 @@ private:
     const i64 read_latency, write_latency, beat_cycles;
     i64 read = LONG_AGO, write = LONG_AGO;  // the latest beats
 };
-
-// By kind of memory, in the order of `KINDS` in events.py, and its numbers in the order in which they are named there.
-inline std::unique_ptr<Memory> made(i64 kind, const i64* number) {
-    switch (kind) {
-        default: return std::make_unique<Fixed>(number[0], number[1], number[2]);
-    }
-}
 
 }  // namespace memories

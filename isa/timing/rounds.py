@@ -13,13 +13,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import Memory as MemoryKind
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.timing import recurrence
 from dovetail.isa.timing.dma import ADDRESS, PLACE, READ_END, WRITE_END, WRITE_FIRST, Shape, bursts
 from dovetail.isa.timing.interconnect import DATA, NEVER, TURN, Addresses
 from dovetail.isa.timing.jobs import Job, origins
-from dovetail.isa.timing.memory import Fixed
+from dovetail.isa.timing.memories import model_of
 from dovetail.isa.timing.recurrence import Outcome, Work
 from dovetail.isa.timing.sdram import Beat
 from dovetail.isa.timing.sequencer import CHECK, Int64s
@@ -60,12 +60,12 @@ class Machine(NamedTuple):
     outstanding: Sequence[int]
     bus_bytes: Sequence[int]
     joined: bool
-    memory: MemoryTiming
+    memory: MemoryKind
     memory_bytes: int
 
     def model(self) -> Memory:
         """Its memory, to which nothing has happened."""
-        return Fixed(self.memory)
+        return model_of(self.memory, self.memory_bytes)
 
 
 class Task(NamedTuple):

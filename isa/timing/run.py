@@ -8,14 +8,15 @@ first fault then cuts off what was not popped up to its cycle.
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
-from dovetail.isa.timing.core import run
+from dovetail.isa.timing.core import play_together, run
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.operations import Operations, Rows, bus_error, rules_of
 from dovetail.isa.timing.recurrence import Outcome, Work
+from dovetail.isa.timing.rounds import Machine, Task
 from dovetail.isa.timing.sequencer import (
     END_TO_DONE,
     FIRST_ACTION,
@@ -60,14 +61,21 @@ def time_program(
     """
     check_places(address, base, memory_bytes, broken)
     words = as_words(program)
-    if not isinstance(config.memory, MemoryTiming):
-        raise ConfigError(f"memory must be fixed to be timed by time_program, not {config.memory.label}")
     if config.serial:
         return time_microcoded(config, words, address, base, memory_bytes, broken)
     if not len(words):
         return without_words()
     work, operations = work_of(config, words, address, base, memory_bytes, broken)
-    return timeline_of(run(work), operations)
+    if isinstance(config.memory, MemoryTiming):
+        return timeline_of(run(work), operations)
+    (done,) = play_together(alone(config), [Task(0, work, address, operations.shapes(base))], [0])
+    assert done is not None
+    return timeline_of(done[1], operations)
+
+
+def alone(config: Config) -> Machine:
+    """An accelerator right at its memory."""
+    return Machine([config.outstanding], [config.bus_bytes], False, config.memory, config.bus_bytes)
 
 
 def check_places(address: int, base: int, memory_bytes: int, broken: Broken) -> None:

@@ -18,9 +18,6 @@ from dovetail.isa.timing.run import check_places, timeline_of, without_words, wo
 from dovetail.isa.timing.sequencer import Words, as_words
 from dovetail.isa.timing.timeline import Timeline
 
-MOST_BEATS = 1 << 26
-"""Of all transfers together, so that an answer comes in minutes at the latest."""
-
 
 @dataclass(frozen=True)
 class Begun:
@@ -129,15 +126,7 @@ def _time(
         memory=system.memory,
         memory_bytes=system.memory_bus // 8,
     )
-    check_beats(machine, tasks)
     return [_timed(*done) for done in zip(play_together(machine, tasks, starts), operations, strict=True)]
-
-
-def check_beats(machine: Machine, tasks: Sequence[Task]) -> None:
-    """Raises ConfigError for transfers of too many beats."""
-    total = sum(task.beats(machine.bus_bytes[task.accelerator]) for task in tasks)
-    if total > MOST_BEATS:
-        raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed among others, not {total}")
 
 
 def _timed(played: Done, operations: Operations) -> tuple[int, Timeline] | None:

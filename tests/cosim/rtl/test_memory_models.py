@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.memory_numbers import HEADERS, numbers_of
+from dovetail.cosim.rtl.memory_numbers import HEADERS
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import load
 from dovetail.isa.config.memory import PLACES, DramTiming, Memory, SdramTiming, memory_of
 from dovetail.isa.timing.dram import Dram
+from dovetail.isa.timing.memories import numbers_of
 from dovetail.isa.timing.sdram import Beat, Sdram
 
 BUS = 16

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import KINDS as ALL_KINDS, Memory, SdramTiming, memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing import core, rounds
 from dovetail.isa.timing.interconnect import DATA, TURN, WriteData
@@ -21,13 +22,25 @@ from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import random_config
 
 COMPILED = core.library()
+KINDS = tuple(ALL_KINDS)
 needs_compiler = pytest.mark.skipif(COMPILED is None, reason="no C++ compiler: there are only rounds")
 
 
-def random_memory(rng: random.Random) -> MemoryTiming:
-    return MemoryTiming(
-        read_latency=rng.randint(1, 60), write_latency=rng.randint(1, 60), beat_cycles=rng.choice((1, 1, 2, 5))
-    )
+def random_memory(rng: random.Random, kinds: tuple[str, ...] = KINDS) -> Memory:
+    kind = rng.choice(kinds)
+    if kind == "fixed":
+        return MemoryTiming(
+            read_latency=rng.randint(1, 60), write_latency=rng.randint(1, 60), beat_cycles=rng.choice((1, 1, 2, 5))
+        )
+    if kind == "sdram":
+        return SdramTiming(
+            width=rng.choice((16, 32)),
+            column_bits=rng.choice((8, 9)),
+            wr=rng.choice((2, 3)),
+            refresh_interval=rng.choice((90, 780)),
+            phase=rng.choice((0, rng.randrange(90))),
+        )
+    return memory_of(rng.choice(("ddr3-1600-x16", "ddr4-2400-x16@200MHz", "lpddr4-3200-x16@37MHz")))
 
 
 def random_program(rng: random.Random, config: Config) -> RandomProgram:
@@ -42,7 +55,7 @@ def task_of(rng: random.Random, config: Config, accelerator: int, program: Rando
     return Task(accelerator, work, program.program, operations.shapes(program.base))
 
 
-def machine_of(configs: list[Config], memory: MemoryTiming, *, joined: bool = True) -> Machine:
+def machine_of(configs: list[Config], memory: Memory, *, joined: bool = True) -> Machine:
     return Machine(
         [config.outstanding for config in configs],
         [config.bus_bytes for config in configs],
@@ -103,7 +116,7 @@ def test_plans(seed: int) -> None:
 def test_one_accelerator_alone(seed: int) -> None:
     """Right at memory: the cycles of the closed form."""
     rng = random.Random(seed)
-    memory = random_memory(rng)
+    memory = random_memory(rng, ("fixed",))
     config = replace(random_config(rng), memory=memory)
     task = task_of(rng, config, 0, random_program(rng, config))
     expected = core.run(task.work)
