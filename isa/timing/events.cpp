@@ -44,21 +44,34 @@ struct System {
     i64 reaction, started, written, seen;  // cycles of the host
 };
 
+// When each of the latest things of an endless row happened.
+class Latest {
+public:
+    i64& operator[](i64 n) { return cycles[u64(n) % SIZE]; }
+    i64 operator[](i64 n) const { return cycles[u64(n) % SIZE]; }
+
+private:
+    static constexpr u64 SIZE = 64;  // more than any number of bursts in flight
+    i64 cycles[SIZE];
+};
+
 // The bursts of a transfer.
 class Bursts {
 public:
     bool more = false;
 
     void begin(const Shape& transfer, i64 bus_bytes) {
-        shape = transfer, bytes = bus_bytes, row = plane = 0, more = true;
+        shape = transfer, row = plane = 0, more = true;
+        for (bits = 0; i64(1) << bits < bus_bytes; ++bits) {}
         turn();
     }
 
     // Beats of the next one, and the address of the first.
     i64 take(i64& address) {
-        const i64 end = std::min({stop, (at / is.boundary + 1) * is.boundary, (at / bytes + is.max_burst) * bytes});
-        address = (at - at % bytes) & 0xFFFFFFFF;
-        const i64 beats = (end + bytes - 1) / bytes - at / bytes;
+        const i64 first = at >> bits;
+        const i64 end = std::min({stop, (at | (is.boundary - 1)) + 1, (first + is.max_burst) << bits});
+        address = first << bits & 0xFFFFFFFF;
+        const i64 beats = ((end - 1) >> bits) + 1 - first;
         at = end;
         if (at == stop) {
             if (++row == shape.rows) row = 0, ++plane;
@@ -70,7 +83,8 @@ public:
 
 private:
     Shape shape;
-    i64 bytes, row, plane, at, stop;
+    int bits;  // of the place of a byte in a beat
+    i64 row, plane, at, stop;
 
     void turn() {
         at = (shape.address + plane * shape.plane_step + row * shape.row_step) & 0xFFFFFFFF;
@@ -97,7 +111,7 @@ struct Port {
     bool held = false;  // the latest address has not left the accelerator's side
     Bursts bursts;
     i64 issued = 0, answered = 0;  // bursts of the transfer
-    std::vector<i64> ends;  // of the latest ones
+    Latest ends;
     Burst burst;  // the latest one
 };
 
@@ -112,8 +126,8 @@ struct Line {
     Port* owner;
     Burst burst;
     std::deque<Port*> answers;  // whose bursts wait for the last answer, in the order of acceptance
-    std::vector<i64> places;  // of memory: when the latest bursts in each had their last answer
-    i64 accepted = 0, answered = 0;  // bursts
+    i64 places, accepted = 0, answered = 0;  // bursts that memory holds at most, 0 for any number; so far
+    Latest ends;
     std::deque<Burst> waiting;  // writes without data, as those before them have the way
     bool flows = false;  // data of a write
     i64 taken = LONG_AGO;  // the latest beat of a write
@@ -138,9 +152,8 @@ struct Line {
 
     // When memory accepts the address that it sees; `never` as long as that is not known.
     i64 room() const {
-        const i64 count = i64(places.size());
-        if (!count || accepted < count) return since;
-        return answered > accepted - count ? std::max(since, places[accepted % count] + 1) : is.never;
+        if (!places || accepted < places) return since;
+        return answered > accepted - places ? std::max(since, ends[accepted - places] + 1) : is.never;
     }
 };
 
@@ -152,13 +165,12 @@ public:
             Line& line = lines[d];
             line.write = d;
             line.latest = system.accelerators - 1;
-            line.places.resize(memory->places());
+            line.places = memory->places();
             line.free.assign(system.accelerators, 0);
             line.asks.assign(system.accelerators, is.never);
             for (i64 n = 0; n < system.accelerators; ++n) {
                 Port port;
                 port.number = n, port.outstanding = system.outstanding[n], port.bytes = system.bus_bytes[n];
-                port.ends.resize(port.outstanding);
                 line.ports.push_back(port);
             }
         }
@@ -257,7 +269,7 @@ private:
         if (port.held || !port.bursts.more || port.issued - port.answered >= port.outstanding) return;
         port.presents = std::max({port.verified, port.accepted}) + is.address;
         if (port.issued >= port.outstanding)
-            port.presents = std::max(port.presents, port.ends[port.issued % port.outstanding] + is.place);
+            port.presents = std::max(port.presents, port.ends[port.issued - port.outstanding] + is.place);
         port.presents = std::max(port.presents, line.free[port.number]);
         line.changed = true;
     }
@@ -267,7 +279,7 @@ private:
         switch (line.what) {
             case Line::PRESENT: return present(line, *line.who);
             case Line::GRANT: return grant(line);
-            case Line::TAKE: return take(line);
+            case Line::TAKE: return take(line, line.when);
         }
     }
 
@@ -289,6 +301,7 @@ private:
             line.free[port.number] = is.never;
         } else {
             offer(line, port, cycle);
+            if (line.room() == cycle) take(line, cycle);
         }
     }
 
@@ -318,11 +331,12 @@ private:
         schedule(line, port);
     }
 
-    void take(Line& line) {
+    // Memory accepts the address that it sees.
+    void take(Line& line, i64 cycle) {
         line.offers = false;
-        line.output = line.when;
+        line.output = cycle;
         Burst& burst = line.burst;
-        burst.accepted = line.when;
+        burst.accepted = cycle;
         line.answers.push_back(line.owner);
         ++line.accepted;
         if (line.write) {
@@ -334,7 +348,7 @@ private:
         }
         if (!system.joined) {
             Port& port = *line.owner;
-            port.accepted = line.when, port.held = false;
+            port.accepted = cycle, port.held = false;
             schedule(line, port);
         }
         drain();
@@ -362,8 +376,7 @@ private:
             } else {
                 Port& port = *line.answers.front();
                 line.answers.pop_front();
-                if (!line.places.empty()) line.places[line.answered % line.places.size()] = cycle;
-                ++line.answered;
+                line.ends[line.answered++] = cycle;
                 line.changed = true;
                 answered(line, port, cycle + way);
             }
@@ -373,7 +386,7 @@ private:
 
     // A port sees the last answer to its oldest burst.
     void answered(Line& line, Port& port, i64 cycle) {
-        port.ends[port.answered++ % port.outstanding] = cycle;
+        port.ends[port.answered++] = cycle;
         if (port.bursts.more || port.answered < port.issued) return schedule(line, port);
         Run& run = *port.run;
         Element& element = *port.element;

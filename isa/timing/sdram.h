@@ -1,4 +1,5 @@
-// The boards' SDRAM controller, beat by beat: what sdram.py says, compiled.
+// The boards' SDRAM controller: what sdram.py says, compiled. A burst that has begun is not interrupted, as its next beat is
+// always offered in time, so bursts are served as a whole.
 #pragma once
 #include "memory.h"
 
@@ -28,12 +29,22 @@ public:
         return offered == NEVER ? NEVER : std::max({chosen + 1, done[0] + 1, offered});
     }
 
-    void serve(i64 before) override {
-        i64 now = next();
-        do {
-            beat(now);
-            now = next();
-        } while (reports.empty() && now < before);
+    void serve(i64) override {
+        const i64 now = next();
+        const bool reads = !waiting[0].empty() && waiting[0].front().offered <= now;
+        const bool writes = !waiting[1].empty() && waiting[1].front().offered <= now;
+        const bool write = writes && (writes_next || !reads);
+        auto& bursts = waiting[write];
+        play(bursts.front(), now, write);
+        bursts.pop_front();
+        if (!bursts.empty()) bursts.front().offered = std::max(bursts.front().offered, chosen + 1);
+        writes_next = !write;
+        if (write) {
+            reports.push_back({W, chosen});
+            reports.push_back({B, chosen + 1});
+        } else {
+            reports.push_back({R, done[1] + ANSWER});
+        }
     }
 
 private:
@@ -60,26 +71,33 @@ private:
         return (count < 0 ? 0 : count / interval + 1) * interval + 1 - its.phase;
     }
 
-    void beat(i64 now) {
-        const bool reads = !waiting[0].empty() && waiting[0].front().offered <= now;
-        const bool writes = !waiting[1].empty() && waiting[1].front().offered <= now;
-        const bool write = writes && (writes_next || !reads);
-        auto& bursts = waiting[write];
-        Waiting& burst = bursts.front();
-        const i64 end = access(now, burst.address / row_bytes, burst.columns, write);
-        chosen = now, done[0] = done[1], done[1] = end;
-        burst.address += burst.bytes, burst.offered = now + 1;
-        const bool last = --burst.left == 0;
-        writes_next = write != last;
-        if (!last) return;
-        bursts.pop_front();
-        if (!bursts.empty()) bursts.front().offered = std::max(bursts.front().offered, now + 1);
-        if (write) {
-            reports.push_back({W, now});
-            reports.push_back({B, now + 1});
-        } else {
-            reports.push_back({R, end + ANSWER});
+    // All beats of a burst, of which the first is chosen in a cycle.
+    void play(const Waiting& burst, i64 first, bool write) {
+        const i64 columns = burst.columns;
+        i64 address = burst.address, left = burst.left;
+        for (chosen = first;; chosen = std::max(chosen, done[0]) + 1) {
+            const i64 its_row = address / row_bytes, end = access(chosen, its_row, columns, write);
+            done[0] = done[1], done[1] = end;
+            address += burst.bytes;
+            if (!--left) return;
+            // Up to the end of the row, or a refresh, column follows column, as each beat waits before its first.
+            const i64 beats = std::min(left, std::min((its_row + 1) * row_bytes - address, (due - 1 - end) / columns * burst.bytes) / burst.bytes);
+            if (beats <= 0) continue;
+            left -= beats, address += beats * burst.bytes;
+            const i64 next = std::max(chosen, done[0]) + 1, last = end + beats * columns;
+            chosen = beats == 1 ? next : std::max(next + beats - 1, last - 2 * columns + 1);
+            done[0] = last - columns, done[1] = last;
+            command = last + 1;
+            if (write) wrote(end + 1, last);
+            else read = last;
+            if (!left) return;
         }
+    }
+
+    // WRITEs in all these cycles: when the row may be closed.
+    void wrote(i64 from, i64 to) {
+        const i64 late = std::max(from, held - its.wr + 1);  // the first one behind which it must be held longer
+        if (late <= to) held = late + (to - late) / 2 * 2 + 1 + its.wr;
     }
 
     // The cycle of the last column of a beat that was chosen in this cycle, behind those before it.
@@ -111,7 +129,7 @@ private:
             } else {
                 --left, hit = true;
                 command = time + 1;
-                if (held - time < its.wr) held = time + 1 + its.wr;
+                wrote(time, time);
             }
         }
         return command - 1;

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.config.memory import KINDS as ALL_KINDS, Memory, SdramTiming, memory_of
+from dovetail.isa.config.memory import KINDS as ALL_KINDS
+from dovetail.isa.config.memory import Memory, SdramTiming, memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing import core, rounds
 from dovetail.isa.timing.interconnect import DATA, TURN, WriteData
@@ -78,7 +79,7 @@ def test_compiled_and_in_rounds(seed: int) -> None:
     configs = [random_config(rng) for _ in range(count)]
     memory = random_memory(rng)
     configs = [replace(config, memory=memory) for config in configs]
-    machine = machine_of(configs, memory)
+    machine = machine_of(configs, memory, joined=count > 1 or rng.random() < 0.5)
     tasks = [task_of(rng, config, n, random_program(rng, config)) for n, config in enumerate(configs)]
     starts = [rng.choice((0, rng.randrange(400))) for _ in tasks]
     found = core.play_together(machine, tasks, starts)
