@@ -20,7 +20,6 @@ import numpy.typing as npt
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import ToolError, compiler, load
 from dovetail.isa.config.given import ConfigError
-from dovetail.isa.config.memory import DramTiming
 from dovetail.isa.instructions.checks import READS, REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
 from dovetail.isa.timing import dma, interconnect, recurrence, rounds
@@ -30,7 +29,7 @@ from dovetail.isa.timing.recurrence import Outcome, Played, Work
 from dovetail.isa.timing.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
-SOURCES = ("events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h", "sdram.h")
+SOURCES = ("dram.h", "events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h", "sdram.h")
 MOST_BEATS = 1 << 26
 """Of transfers that are timed burst by burst, so that an answer comes in a second, without a compiler in minutes."""
 
@@ -225,7 +224,7 @@ def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> li
     if beats > MOST_BEATS:
         raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed one by one, not {beats}")
     core = library()
-    if core is None or isinstance(machine.memory, DramTiming):
+    if core is None:
         return rounds.play(machine, tasks, starts)
     columns = [_Columns(task.work) for task in tasks]
     waits: list[list[int]] = [[] for _ in tasks]

@@ -1,5 +1,6 @@
 // Accelerators that share a memory, played event by event: each one goes ahead in time until it waits for memory; only
 // addresses, memory's decisions and the host's starts are put in the order of time.
+#include "dram.h"
 #include "memory.h"
 #include "player.h"
 #include "sdram.h"
@@ -18,6 +19,7 @@ using memories::Memory;
 std::unique_ptr<Memory> made(i64 kind, const i64* numbers) {
     switch (kind) {
         case 1: return std::make_unique<memories::Sdram>(*reinterpret_cast<const memories::SdramTiming*>(numbers));
+        case 2: return std::make_unique<memories::Dram>(*reinterpret_cast<const memories::DramTiming*>(numbers));
         default: return std::make_unique<memories::Fixed>(numbers[0], numbers[1], numbers[2]);
     }
 }
