@@ -30,8 +30,9 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.partition.segments import HOST
 from dovetail.sw.errors import DovetailError
-from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.frontend.parsed_file import NetworkFile, ParsedFile
 from dovetail.sw.network import ir, reference
+from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -95,14 +96,15 @@ def measure(entry: Entry) -> Record:
     """Make a network, compare it with its runtime, and put it on every configuration."""
     try:
         made = entry.make()
-        graph = frontend.load(NetworkFile(entry.name, made.data))
+        source = frontend.parse(NetworkFile(entry.name, made.data))
+        graph = simplify(source.graph)
     except DovetailError as error:
         return Record(entry.label, failure=str(error))
     values = reference.evaluate(graph, graph.bind(made.sample), keep_all=True)
     outputs = graph.unbind(values)
     points = {name: _point(graph, config, made, outputs) for name, config in CONFIGS.items()}
     layers = sum(not isinstance(node, ir.FREE) for node in graph.nodes)
-    return Record(entry.label, graph.total_macs, layers, _agreement(graph, entry.name, made, outputs), points)
+    return Record(entry.label, graph.total_macs, layers, _agreement(graph, source, made, outputs), points)
 
 
 def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Point:
@@ -128,9 +130,9 @@ def _point(graph: ir.Graph, config: Config, made: Made, outputs: Mapping[str, ND
     )
 
 
-def _agreement(graph: ir.Graph, name: str, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Agreement:
+def _agreement(graph: ir.Graph, source: ParsedFile, made: Made, outputs: Mapping[str, NDArray[Any]]) -> Agreement:
     try:
-        run = reference_runtimes.run(graph, (name, made.data), made.sample)
+        run = reference_runtimes.run(graph, source, made.sample)
     except DovetailError as error:
         return Agreement(failure=str(error))
     values = dict(graph.bind(made.sample))
