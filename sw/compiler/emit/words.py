@@ -296,7 +296,7 @@ class Emitter:
         limit
             The most cycles; None for any.
         rest, more
-            The least cycles of the array for what was not added yet, and the least number of operations of it.
+            The least cycles from when the array has done what was added, and the least number of operations to come.
         alone
             Whether the limit is for ``span``.
         """
