@@ -48,7 +48,7 @@ def compare(
 ) -> Comparison:
     """Compare two runs of one program, and SRAM after them when given. The order in which differences are named is
     the order in which they explain each other: timeline, fault, cycles, counters, bytes."""
-    timeline, at = _timeline_difference(model.timeline, rtl.timeline)
+    timeline, at = timeline_difference(model.timeline, rtl.timeline)
     fault = "" if model.fault == rtl.fault else f"fault: model {model.fault}, RTL {rtl.fault}"
     cycles = "" if model.cycles == rtl.cycles else f"cycles: model {model.cycles}, RTL {rtl.cycles}"
     counters = ""
@@ -182,7 +182,7 @@ class Lockstep:
             rtl = self.rtl.run(memory.copy(), program, pages, base)
         except RtlError as error:
             self.rtl.reset()
-            text, at = ("", 0) if error.timeline is None else _timeline_difference(model.timeline, error.timeline)
+            text, at = ("", 0) if error.timeline is None else timeline_difference(model.timeline, error.timeline)
             difference = f"{text}; RTL: {error}" if text else f"RTL: {error}"
             return Comparison(False, model.cycles, 0, False, False, False, difference, _cycle(at) if text else None)
         finally:
@@ -224,7 +224,7 @@ def _rows(timeline: Timeline) -> dict[tuple[bool, int], tuple[int, tuple[int, ..
     return {key: (n, row) for n, (key, row) in enumerate(zip(keys, rows, strict=True))}
 
 
-def _timeline_difference(model: Timeline, rtl: Timeline) -> tuple[str, int]:
+def timeline_difference(model: Timeline, rtl: Timeline) -> tuple[str, int]:
     """The differing entry that starts first, and the cycle in which it differs; empty and 0 if none does."""
     ours, theirs = _rows(model), _rows(rtl)
     found: list[tuple[int, str, int]] = []

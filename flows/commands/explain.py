@@ -11,6 +11,7 @@ from rich.console import RenderableType
 
 from dovetail.flows.options.network import add_clock_option, add_network_options, clock_of, compiled_again, compiled_of
 from dovetail.flows.options.parameters import SETTINGS, changed, extended
+from dovetail.flows.options.system import add_system_options, takes_system
 from dovetail.flows.output import explain_tables
 from dovetail.flows.output.energy import (
     add_energy_option,
@@ -23,6 +24,7 @@ from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.inference import times
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
+from dovetail.flows.system.explain import explain_on_system
 from dovetail.isa.common.files import write_atomically, written_whole
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
@@ -36,6 +38,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_options(parser, programs=True)
+    add_system_options(parser)
     add_clock_option(parser)
     add_energy_option(parser)
     parser.add_argument(
@@ -49,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
+    if takes_system(args):
+        return explain_on_system(args)
     if args.pictures:
         check_output_folder("--pictures", args.pictures)
     check_energy_option(args)

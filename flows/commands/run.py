@@ -19,6 +19,7 @@ from dovetail.flows.options.network import (
     outputs_file,
     samples_of,
 )
+from dovetail.flows.options.system import add_system_options, takes_system
 from dovetail.flows.output.energy import (
     add_energy_option,
     check_energy_option,
@@ -28,6 +29,7 @@ from dovetail.flows.output.energy import (
 )
 from dovetail.flows.output.inference import describe, layer_table, summary
 from dovetail.flows.output.reply import Report
+from dovetail.flows.system.run import run_on_system
 from dovetail.isa.common.files import write_together
 from dovetail.sw.analysis.dump import INDEX, write_dump
 from dovetail.sw.errors import NetworkError
@@ -35,6 +37,7 @@ from dovetail.sw.errors import NetworkError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_options(parser, programs=True)
+    add_system_options(parser)
     add_clock_option(parser)
     add_energy_option(parser)
     add_input_options(parser)
@@ -56,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
+    if takes_system(args):
+        return run_on_system(args)
     check_history_options(args)
     check_energy_option(args)
     clock = clock_of(args)

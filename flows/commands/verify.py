@@ -19,8 +19,10 @@ from dovetail.flows.options.network import (
     compiled_of,
     samples_of,
 )
+from dovetail.flows.options.system import add_system_options, takes_system
 from dovetail.flows.output.inference import summary, times
 from dovetail.flows.output.reply import Report
+from dovetail.flows.system.verify import verify_on_system
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime.clock import clock_text, time_text
@@ -29,6 +31,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_options(parser, programs=True)
+    add_system_options(parser)
     add_clock_option(parser)
     add_input_options(parser)
     parser.add_argument(
@@ -41,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
+    if takes_system(args):
+        return verify_on_system(args)
     waves = waves_of(args)
     clock = clock_of(args)
     compiled = compiled_of(args)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.devices.latency import latency_plan
 from dovetail.sw.compiler.devices.pieces import configs_of
 from dovetail.sw.compiler.devices.plan import Plan
+from dovetail.sw.compiler.devices.throughput import throughput_plan
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.errors import CompileError
+from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend.parsed_file import Shapes
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.network import ir
@@ -30,6 +31,9 @@ from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, RunError
 from dovetail.sw.runtime.engine import Bytes
+
+MODES = ("latency", "throughput")
+"""What a plan makes fast: one inference, or many."""
 
 
 class Ran(Protocol):
@@ -66,9 +70,10 @@ class SystemModel:
 
 @dataclass(frozen=True)
 class SystemResult:
-    """What a run gives: ``outputs`` by name, system ``memory`` after it, and what the engine ``ran``."""
+    """What a run gives: for each inference its ``outputs`` by name; system ``memory`` after it, and what the engine
+    ``ran``."""
 
-    outputs: dict[str, Array]
+    outputs: tuple[dict[str, Array], ...]
     memory: Bytes = field(repr=False)
     ran: Ran = field(repr=False)
 
@@ -82,10 +87,12 @@ class SystemNetwork:
         What the accelerators do.
     options
         Of the compilation.
+    mode
+        Of :data:`MODES`.
     """
 
-    def __init__(self, plan: Plan, options: Options) -> None:
-        self.plan, self.options = plan, options
+    def __init__(self, plan: Plan, options: Options, mode: str = MODES[0]) -> None:
+        self.plan, self.options, self.mode = plan, options, mode
         self.graph, self.system = plan.graph, plan.system
         self.state = self.graph.initial_state()
 
@@ -111,34 +118,120 @@ class SystemNetwork:
             found[part.name] = None if code.host_reasons else CompiledNetwork(code).report().cycles
         return found
 
-    def run(self, inputs: Mapping[str, Array] | Array, engine: JobsEngine | None = None) -> SystemResult:
-        """One inference, on the model or on another engine. Raises NetworkError, RunError."""
-        values: dict[str, Array] = self.state | self.graph.bind(inputs)
+    @property
+    def inferences(self) -> int:
+        """How many the plan makes."""
+        return len(self.plan.where)
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as long the fastest accelerator alone would take; None if none can compute all."""
+        found = [cycles for cycles in self.alone.values() if cycles]
+        return self.inferences * min(found) / self.times.cycles if found else None
+
+    @property
+    def steady_gain(self) -> float | None:
+        """How many times the rate of the fastest accelerator alone, while all accelerators are busy with inferences of
+        their own; None if inferences are shared, or none can compute all."""
+        found = [cycles for cycles in self.alone.values() if cycles]
+        if not found or any(task.share for task in self.plan.tasks) or len(self.plan.tasks) != self.inferences:
+            return None
+        spans: dict[str, tuple[int, int, int]] = {}  # count, first cycle, the one behind the last
+        for task, origin, end in zip(self.plan.tasks, self.times.origins, self.times.ends, strict=True):
+            assert origin is not None and end is not None
+            count, first, _ = spans.get(task.job.accelerator, (0, origin, 0))
+            spans[task.job.accelerator] = count + 1, first, end
+        return min(found) * sum(count / (end - first) for count, first, end in spans.values())
+
+    def simpler(self) -> dict[str, int]:
+        """Cycles of plans that do less, by what they do: layers shared one by one, and shares of equal size if
+        accelerators differ. None for a plan of whole inferences."""
+        if self.mode != MODES[0] or len(self.system.accelerators) == 1:
+            return {}
+        ways: dict[str, dict[str, Any]] = {"each layer shared by itself": {"longest": 1}}
+        if len({part.config for part in self.system.accelerators}) > 1:
+            ways["shares of equal size"] = {"even": True}
+        plans = {name: latency_plan(self.system, self.graph, self.options, **way) for name, way in ways.items()}
+        return {
+            name: time_jobs(self.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
+            for name, plan in plans.items()
+        }
+
+    @cached_property
+    def lost(self) -> int:
+        """Cycles that jobs take more than each would alone: what they lose by waiting for one another at memory."""
+        jobs, size = self.plan.jobs, self.plan.memory_bytes
+        alone = (time_jobs(self.system, [replace(job, after=(), earliest=0)], memory_bytes=size) for job in jobs)
+        took = sum(line.cycles for line in self.times.timelines if line)
+        return took - sum(line.cycles for times in alone for line in times.timelines if line)
+
+    def run(self, samples: Sequence[Mapping[str, Array]], engine: JobsEngine | None = None) -> SystemResult:
+        """The plan's inferences, on the model or on another engine; ``samples``: the inputs of each, by name.
+
+        Raises
+        ------
+        NetworkError
+            Inputs do not fit the network, or there are more or fewer than inferences.
+        RunError
+            The engine faulted.
+        """
+        if len(samples) != self.inferences:
+            raise NetworkError(f"samples must be {self.inferences}, one for each inference, not {len(samples)}")
         memory = self.plan.image()
-        for name in self.graph.given:
-            data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
-            memory[self.plan.where[name] : self.plan.where[name] + data.size] = data
+        for sample, where in zip(samples, self.plan.where, strict=True):
+            values = self.state | self.graph.bind(sample)
+            for name in self.graph.given:
+                data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
+                memory[where[name] : where[name] + data.size] = data
         ran = (engine or SystemModel(self.system)).run_jobs(memory, self.plan.jobs)
-        for name in self.graph.wanted:
-            tensor, address = self.graph.tensors[name], self.plan.where[name]
-            values[name] = memory[address : address + tensor.bytes].view(tensor.dtype).reshape(tensor.shape).copy()
-        self.state = self.graph.next_state(values)
-        return SystemResult(self.graph.unbind(values), memory, ran)
+        outputs = []
+        for where in self.plan.where:
+            made = dict[str, Array]()
+            for name in self.graph.wanted:
+                tensor = self.graph.tensors[name]
+                content = memory[where[name] : where[name] + tensor.bytes]
+                made[name] = content.view(tensor.dtype).reshape(tensor.shape).copy()
+            outputs.append(self.graph.unbind(made))
+            self.state = self.graph.next_state(made)
+        return SystemResult(tuple(outputs), memory, ran)
 
 
 def plan_network(
-    network: str | Path | ir.Graph, system: System, *, shapes: Shapes | None = None, effort: int = Options().effort
+    network: str | Path | ir.Graph,
+    system: System,
+    *,
+    shapes: Shapes | None = None,
+    mode: str = MODES[0],
+    inferences: int = 1,
+    effort: int = Options().effort,
 ) -> SystemNetwork:
-    """Plan a network for a system, so that one inference takes few cycles.
+    """Plan a network for a system.
+
+    Parameters
+    ----------
+    network, shapes, effort
+        As of :func:`~dovetail.sw.runtime.compiled_network.compile_network`.
+    mode
+        ``"latency"``: one inference takes few cycles; ``"throughput"``: many do.
+    inferences
+        How many the plan makes; 1 for latency.
 
     Raises
     ------
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
+    if mode not in MODES:
+        raise CompileError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if inferences < 1 or (mode == MODES[0] and inferences > 1):
+        raise CompileError(
+            f"inferences must be {'1 for latency' if inferences > 0 else 'at least 1'}, not {inferences}"
+        )
     graph = network if isinstance(network, ir.Graph) else _read(network, shapes)
     options = Options(effort=effort)
-    return SystemNetwork(latency_plan(system, graph, options), options)
+    if mode == MODES[0]:
+        return SystemNetwork(latency_plan(system, graph, options), options)
+    return SystemNetwork(throughput_plan(system, graph, options, inferences), options, mode)
 
 
 def _read(network: str | Path, shapes: Shapes | None) -> ir.Graph:

@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from dovetail.flows.report.charts.occupancy import chart as occupancy_chart
+from dovetail.flows.report.charts.plan import chart as plan_chart
 from dovetail.flows.report.charts.roofline import chart as roofline_chart
 from dovetail.flows.report.charts.shares import chart as shares_chart
 from dovetail.flows.report.charts.timeline import Window
@@ -24,6 +25,7 @@ from dovetail.sw.analysis.explain.explanation import Explanation
 from dovetail.sw.analysis.history import History, history
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from dovetail.sw.runtime.system_network import SystemNetwork
 
 
 def roofline(*explanations: Explanation) -> Figure:
@@ -67,6 +69,13 @@ def occupancy(network: CompiledNetwork, timelines: Sequence[Timeline] | None = N
     """Which bytes of SRAM hold something still to be read, what it is, and where it lies; see :func:`timeline`."""
     run = history(network, timelines)
     return draw(occupancy_chart(run, f"{run.network}: what SRAM holds", _about(run)))
+
+
+def plan(network: SystemNetwork) -> Figure:
+    """What each accelerator of a system computes when, and how many of them load and store at once."""
+    count = f"{network.inferences} inferences" if network.inferences > 1 else "one inference"
+    about = f"{network.times.cycles:,} cycles for {count} on {len(network.system.accelerators)} accelerators"
+    return draw(plan_chart(network, f"{network.graph.name}: plan", about))
 
 
 def _about(run: History) -> str:

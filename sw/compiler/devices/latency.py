@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.isa.config.system import System
-from dovetail.sw.compiler.devices.pieces import Prices, configs_of
-from dovetail.sw.compiler.devices.plan import Plan, build
-from dovetail.sw.compiler.devices.stages import Stages
+from dovetail.isa.timing.jobs import Job
+from dovetail.sw.compiler.devices.pieces import Prices, check_layers, compiled, configs_of
+from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
+from dovetail.sw.compiler.devices.shares import Region
+from dovetail.sw.compiler.devices.stages import LONGEST, Stages
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.segments import broken_rule
-from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
+Bytes = tuple[str, Region]
+"""Some of a tensor, with the name of the tensor whose bytes it shares."""
 
-def latency_plan(system: System, graph: ir.Graph, options: Options, *, longest: int = 8, even: bool = False) -> Plan:
+
+def latency_plan(
+    system: System, graph: ir.Graph, options: Options, *, longest: int = LONGEST, even: bool = False
+) -> Plan:
     """The plan of a graph.
 
     Parameters
@@ -27,23 +33,41 @@ def latency_plan(system: System, graph: ir.Graph, options: Options, *, longest: 
     ------
     CompileError: a layer that no accelerator of the system can compute; memory that is too small.
     """
-    check(system, graph, options)
+    check_layers(system, graph, options)
     pieces = replace(options, effort=min(options.effort, 1))
-    stages = Stages(system, graph, graph.nodes, Prices(pieces), effort=options.effort, longest=longest, even=even)
-    found = stages.find()
-    return build(system, graph, [(stage, stages.nodes) for stage in found], pieces)
-
-
-def check(system: System, graph: ir.Graph, options: Options) -> None:
-    """Raises CompileError for a microcoded accelerator, and for a layer that no accelerator can compute."""
-    for part in system.accelerators:
-        if part.config.serial:
-            raise CompileError(f"accelerators.{part.name}: must not be microcoded for a plan")
-    for node in graph.nodes:
-        if isinstance(node, ir.Host):
-            raise CompileError(
-                f"layer {node.name!r}: must run on an accelerator, {node.reason or node.label} is the host's"
+    search = Stages(system, graph, graph.nodes, Prices(pieces), effort=options.effort, longest=longest, even=even)
+    stages = search.find()
+    layout = Layout(graph, (share for stage in stages for share in stage.shares if share))
+    tasks, writes = list[Task](), list[list[Bytes]]()
+    for stage in stages:
+        names = tuple(node.name for node in search.nodes[stage.first : stage.last])
+        configs = configs_of(system, stage.rivals)
+        for part, config, share in zip(system.accelerators, configs, stage.shares, strict=True):
+            if share is None:
+                continue
+            code = compiled(config, share, pieces, share.given(layout.where[0], layout.start))
+            assert code, "it had a price"
+            words, address = layout.program(code)
+            reads, makes = (
+                [(layout.roots[region.tensor.name], region) for region in regions.values()]
+                for regions in (share.reads, share.writes)
             )
-        broken = [broken_rule(config, options, graph, node) for config in configs_of(system)]
-        if all(broken) and broken[0]:
-            raise CompileError(f"layer {node.name!r}: no accelerator of the system can compute it: {broken[0][1]}")
+            after = [n for n, made in enumerate(writes) if any(_meets(one, other) for one in made for other in reads)]
+            job = Job(part.name, words, address, 0, _nearest(after, [task.job for task in tasks]))
+            region = next(iter(share.writes.values()))
+            told = "" if region.is_whole else f"{stage.kind} {region.span[0]}..{sum(region.span) - 1}"
+            tasks.append(Task(job, names, told))
+            writes.append(makes)
+    return layout.plan(system, tasks)
+
+
+def _meets(one: Bytes, other: Bytes) -> bool:
+    """Whether the two have bytes in common."""
+    if one[0] != other[0]:
+        return False
+    return one[1].tensor.name != other[1].tensor.name or one[1].meets(other[1])
+
+
+def _nearest(after: Sequence[int], jobs: Sequence[Job]) -> tuple[int, ...]:
+    """The last job of each accelerator: it waits for those before it."""
+    return tuple(sorted({jobs[number].accelerator: number for number in sorted(after)}.values()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.config.memory import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler import memory
@@ -17,6 +18,7 @@ from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
+from dovetail.sw.compiler.partition.segments import broken_rule
 from dovetail.sw.compiler.place import Given
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.errors import CompileError
@@ -37,14 +39,19 @@ class Price:
     words: Sequence[int] = ()
 
 
-def configs_of(system: System) -> list[Config]:
-    """The accelerators, each with the system's memory as it sees it through the interconnect."""
-    timing = replace(
-        system.memory,
-        read_latency=system.memory.read_latency + READ_MORE,
-        write_latency=system.memory.write_latency + WRITE_MORE,
-    )
-    return [part.config.replace(memory=timing) for part in system.accelerators]
+def configs_of(system: System, rivals: int = 1) -> list[Config]:
+    """The accelerators, each with about the system's memory as it sees it through the interconnect, or with every
+    ``rivals``-th beat of it."""
+    found = []
+    for part in system.accelerators:
+        near = replace(part.config, memory=system.memory).like_fixed
+        timing = MemoryTiming(
+            read_latency=near.read_latency + READ_MORE,
+            write_latency=near.write_latency + WRITE_MORE,
+            beat_cycles=near.beat_cycles * rivals,
+        )
+        found.append(replace(part.config, memory=timing))
+    return found
 
 
 def compiled(config: Config, share: Share, options: Options, given: Given) -> Code | None:
@@ -80,8 +87,8 @@ class Prices:
                 array += layer_cycles(config, convolution.layer_of(config, graph, node))
         loads = sum(graph.tensors[name].bytes for name in share.reads) + sum(node.weight_bytes for node in graph.nodes)
         stores = sum(graph.tensors[name].bytes for name in share.writes)
-        bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.memory.beat_cycles
-        return Price(max(array, bus) + config.memory.read_latency, loads, stores)
+        bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.like_fixed.beat_cycles
+        return Price(max(array, bus) + config.like_fixed.read_latency, loads, stores)
 
     def exact(self, config: Config, share: Share) -> Price | None:
         """Of its program; None if the accelerator cannot compute all of it in one."""
@@ -132,3 +139,19 @@ def _plain(value: object) -> Hashable:
         return len(value.mult), value.rounding, value.zero_in
     assert isinstance(value, Hashable)
     return value
+
+
+def check_layers(system: System, graph: ir.Graph, options: Options) -> None:
+    """Raises CompileError for a microcoded accelerator, and for a layer that no accelerator can compute."""
+    for part in system.accelerators:
+        if part.config.serial:
+            raise CompileError(f"accelerators.{part.name}: must not be microcoded for a plan")
+    for node in graph.nodes:
+        if isinstance(node, ir.Host):
+            why = node.reason or f"{node.label} is not an accelerator operation"
+            raise CompileError(
+                f"layer {node.name!r}: only the host can compute it, and a plan has no host layers: {why}"
+            )
+        broken = [broken_rule(config, options, graph, node) for config in configs_of(system)]
+        if all(broken) and broken[0]:
+            raise CompileError(f"layer {node.name!r}: no accelerator of the system can compute it: {broken[0][1]}")

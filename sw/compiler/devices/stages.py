@@ -25,16 +25,21 @@ from dovetail.sw.network import ir
 
 LONGEST = 8
 """Nodes of a stage that is shared, at most: of longer ones the shares compute more and more rows twice."""
-ROUNDS = (0, 8, 40, 200)
+ROUNDS = (0, 24, 60, 200)
 """By effort, how often the path is priced exactly, at most."""
 MOVES = (0, 2, 4, 8)
 """By effort, how often a row or a block of channels moves from the slowest share to the fastest one."""
 
 
+CROWDED = 1.03
+"""By how much shares that run at once may take longer than the slowest of them alone. Where it is more, programs that
+are compiled for a slower memory are tried: they load less at a time, and less in all."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """Nodes first..last-1 of a graph, what they are shared by, the share of each accelerator (None: it has none), and
-    the stage's cost in cycles."""
+    the stage's cost in cycles. ``rivals``: programs are compiled for every so many-th beat of memory."""
 
     first: int
     last: int
@@ -43,6 +48,7 @@ class Stage:
     shares: tuple[Share | None, ...]
     cycles: int
     exact: bool
+    rivals: int = 1
 
 
 class Stages:
@@ -204,14 +210,21 @@ class Stages:
         found = self._each(shares, exact=exact)
         if found is None:
             return None
-        cycles = self._together(found) if exact else self._least(found)
-        return Stage(first, last, kind, cuts, shares, cycles, exact)
+        if not exact:
+            return Stage(first, last, kind, cuts, shares, self._least(found), exact=False)
+        cycles, rivals = self._together(found), 1
+        there = [price for price in found if price]
+        if len(there) > 1 and cycles > CROWDED * max(price.cycles for price in there):
+            other = self._each(shares, exact=True, rivals=len(there))
+            if other and (took := self._together(other)) < cycles:
+                cycles, rivals = took, len(there)
+        return Stage(first, last, kind, cuts, shares, cycles, exact=True, rivals=rivals)
 
     def _least(self, prices: Sequence[Price | None]) -> int:
         """An estimate for shares that run at once: the slowest, what all load or store, and their starts."""
         there = [(config, price) for config, price in zip(self.configs, prices, strict=True) if price]
         moved = max(sum(price.loads for _, price in there), sum(price.stores for _, price in there))
-        bus = ceil_div(moved, max(config.bus_bytes for config, _ in there)) * self.system.memory.beat_cycles
+        bus = ceil_div(moved, max(config.bus_bytes for config, _ in there)) * there[0][0].like_fixed.beat_cycles
         start = (self.system.reaction + WRITTEN) * len(there)
         return start + max(bus, *(price.cycles for _, price in there))
 
@@ -221,12 +234,11 @@ class Stages:
         jobs = [Job(part.name, price.words) for part, price in parts if price]
         return time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
 
-    def _each(self, shares: Sequence[Share | None], *, exact: bool) -> list[Price | None] | None:
+    def _each(self, shares: Sequence[Share | None], *, exact: bool, rivals: int = 1) -> list[Price | None] | None:
         """The price of each share; None if one has none."""
         price = self.prices.exact if exact else self.prices.estimate
-        found = [
-            None if share is None else price(config, share) for config, share in zip(self.configs, shares, strict=True)
-        ]
+        configs = configs_of(self.system, rivals)
+        found = [None if share is None else price(config, share) for config, share in zip(configs, shares, strict=True)]
         return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
 
     def _exact(self, stage: Stage) -> Stage | None:
@@ -242,7 +254,7 @@ class Stages:
 
     def _moved(self, stage: Stage) -> Stage | None:
         """One unit from the slowest share to the fastest."""
-        found = self._each(stage.shares, exact=True)
+        found = self._each(stage.shares, exact=True, rivals=stage.rivals)
         assert found
         cycles = [price.cycles if price else 0 for price in found]
         counts = [high - low for low, high in pairwise(stage.cuts)]

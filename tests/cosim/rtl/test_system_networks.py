@@ -26,9 +26,9 @@ def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
     network = plan_network(graph_of(name), system, effort=0)
     rng = np.random.default_rng(7)
     inputs = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
-    expected = network.run(inputs)
+    expected = network.run([inputs])
     engine.reset()
-    found = network.run(inputs, engine)
+    found = network.run([inputs], engine)
     np.testing.assert_array_equal(found.memory, expected.memory)
     assert found.ran.origins == network.times.origins
     for mine, other in zip(found.ran.timelines, network.times.timelines, strict=True):

@@ -1,15 +1,17 @@
 """Networks on several accelerators: outputs are the reference's, cycles fall, and what cannot be is said."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import Part, System
+from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.devices.latency import latency_plan
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.errors import CompileError
+from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.network import reference
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 from tests.sw.compiler.devices.test_shares import graph_of
@@ -26,13 +28,13 @@ def check_outputs(network: SystemNetwork) -> None:
     rng = np.random.default_rng(7)
     inputs = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
     expected = reference.run(network.graph, inputs)
-    for name, value in network.run(inputs).outputs.items():
+    for name, value in network.run([inputs]).outputs[0].items():
         np.testing.assert_array_equal(value, expected[name])
 
 
 @pytest.mark.parametrize(
     "name, configs, cycles, alone",
-    [("resnet8", (TINY, TINY), 861_905, 1_649_505), ("dscnn", (TINY, WIDE), 108_965, 110_829)],
+    [("resnet8", (TINY, TINY), 861_340, 1_649_505), ("dscnn", (TINY, WIDE), 106_481, 110_829)],
     ids=["alike", "mixed"],
 )
 def test_one_inference_on_two_accelerators(name: str, configs: tuple[Config, ...], cycles: int, alone: int) -> None:
@@ -54,6 +56,43 @@ def test_faster_accelerators_get_larger_shares() -> None:
         SystemNetwork(latency_plan(system, graph, Options(effort=0), even=even), Options()) for even in (False, True)
     )
     assert fair.times.cycles < even.times.cycles
+
+
+def test_many_inferences_on_two_accelerators() -> None:
+    network = plan_network(graph_of("dscnn"), system_of(TINY, WIDE), effort=0, mode="throughput", inferences=6)
+    rng = np.random.default_rng(7)
+    samples = [
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs} for _ in range(6)
+    ]
+    for sample, outputs in zip(samples, network.run(samples).outputs, strict=True):
+        for name, value in reference.run(network.graph, sample).items():
+            np.testing.assert_array_equal(outputs[name], value)
+    assert [task.job.accelerator for task in network.plan.tasks].count("a1") == 5
+    assert network.gain and network.steady_gain and 1 < network.gain < network.steady_gain
+    with pytest.raises(NetworkError, match=r"^samples must be 6, one for each inference, not 2$"):
+        network.run(samples[:2])
+
+
+def test_accelerators_of_one_kind_begin_one_after_the_other() -> None:
+    network = plan_network(graph_of("dscnn"), system_of(TINY, TINY), effort=0, mode="throughput", inferences=4)
+    at_once = [replace(job, earliest=0) for job in network.plan.jobs]
+    assert network.times.cycles <= time_jobs(network.system, at_once).cycles
+    assert network.steady_gain and network.steady_gain > 1.97
+
+
+MODES_REFUSED = {
+    "mode must be one of latency, throughput, not 'speed'": ("speed", 1),
+    "inferences must be 1 for latency, not 2": ("latency", 2),
+    "inferences must be at least 1, not 0": ("throughput", 0),
+}
+
+
+@pytest.mark.parametrize("text", MODES_REFUSED)
+def test_modes_that_are_refused(text: str) -> None:
+    mode, inferences = MODES_REFUSED[text]
+    with pytest.raises(CompileError) as found:
+        plan_network(graph_of("resnet8"), system_of(TINY), mode=mode, inferences=inferences)
+    assert str(found.value) == text
 
 
 WRONG = {

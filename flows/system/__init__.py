@@ -1,0 +1,1 @@
+"""What commands do with a network on a system of several accelerators."""

@@ -1,0 +1,82 @@
+"""The plan that makes many inferences fast: each runs on one accelerator, as soon as one is free.
+
+Accelerators of equal configurations that begin at once ask for memory at the same moments. So the plan lets them begin
+one after the other; by how many cycles is tried out on the whole system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import System
+from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.system import time_jobs
+from dovetail.sw.compiler.compile import Code
+from dovetail.sw.compiler.devices.pieces import check_layers, compiled, configs_of
+from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
+from dovetail.sw.compiler.devices.shares import WHOLE, share_of
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
+
+LATER = (0, 64, 32, 16, 8, 4)
+"""By what part of an inference's cycles an accelerator begins later than the one before it, divided by their number;
+0: at once."""
+
+
+def throughput_plan(system: System, graph: ir.Graph, options: Options, inferences: int) -> Plan:
+    """The plan of that many inferences of a graph.
+
+    Raises
+    ------
+    CompileError: a layer that no accelerator can compute, no accelerator that can compute all of them, variables that
+        go from one inference to the next; memory that is too small.
+    """
+    check_layers(system, graph, options)
+    if graph.states and inferences > 1:
+        raise CompileError("inferences must follow one another, as the network has variables: inferences must be 1")
+    share = share_of(graph, graph.nodes, WHOLE, {})
+    assert share
+    layout = Layout(graph, [share], inferences)
+    codes: dict[Config, Code | None] = {}
+    for config in configs_of(system):
+        if config not in codes:
+            codes[config] = compiled(config, share, options, share.given(layout.where[0], layout.start))
+    able = {
+        part.name: code for part, config in zip(system.accelerators, configs_of(system), strict=True)
+        if (code := codes[config])
+    }  # fmt: skip
+    if not able:
+        raise CompileError("mode must be latency: no accelerator of the system can compute the whole network")
+    cycles = {name: _alone(system, name, code) for name, code in able.items()}
+    own = {name: layout.take(Layout.own_bytes(code)) for name, code in able.items()}
+    busy, tasks = dict.fromkeys(able, 0), list[Task]()
+    for inference in range(inferences):
+        name = min(able, key=lambda name: busy[name] + cycles[name])
+        busy[name] += cycles[name]
+        words, address = layout.program(able[name], inference=inference, own=own[name])
+        nodes = tuple(node.name for node in graph.nodes if not isinstance(node, ir.Constant))
+        tasks.append(Task(Job(name, words, address), nodes, inference=inference))
+    return layout.plan(system, _staggered(system, tasks, min(cycles.values())))
+
+
+def _alone(system: System, name: str, code: Code) -> int:
+    """Cycles of a program while the others rest."""
+    return time_jobs(system, [Job(name, code.segments[0].words)], memory_bytes=1 << 32).cycles
+
+
+def _staggered(system: System, tasks: list[Task], cycles: int) -> list[Task]:
+    """The tasks with the starts that take the fewest cycles in all."""
+    first = {task.job.accelerator: number for number, task in reversed(list(enumerate(tasks)))}
+    order = [first[part.name] for part in system.accelerators if part.name in first]
+    best, least = tasks, None
+    for divisor in LATER if len(order) > 1 else ():
+        later = cycles // (divisor * len(order)) if divisor else 0
+        tried = list(tasks)
+        for place, number in enumerate(order):
+            tried[number] = replace(tasks[number], job=replace(tasks[number].job, earliest=later * place))
+        took = time_jobs(system, [task.job for task in tried], memory_bytes=1 << 32).cycles
+        if least is None or took < least:
+            best, least = tried, took
+    return best

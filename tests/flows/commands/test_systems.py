@@ -1,0 +1,70 @@
+"""`dovetail run`, `verify` and `explain` with a system in the place of a configuration."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dovetail.flows.cli import main
+from tests.sw.compiler.devices.test_plan import TINY, WIDE
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> str:
+    (tmp_path / "tiny.toml").write_text(TINY.to_toml())
+    (tmp_path / "wide.toml").write_text(WIDE.to_toml())
+    path = tmp_path / "system.toml"
+    path.write_text('[accelerators]\nleft = "tiny.toml"\nright = "wide.toml"\n\n[memory]\nsize = "1 MiB"\n')
+    return str(path)
+
+
+def test_run(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "y.npz"
+    assert main(["run", "zoo:resnet8", "--system", system, "--effort", "0", "--output", str(output), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["inferences"], data["gain"] > 1, len(data["jobs"]) > 10) == (1, True, True)
+    assert data["cycles"] == max(job["begins"] + job["cycles"] for job in data["jobs"])
+    assert np.load(output)["output"].shape == (1, 10)
+    assert main(["run", "zoo:dscnn", "--system", system, "--mode", "throughput", "--effort", "0", "--clock", "50"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "zoo:dscnn on 2 accelerators: left 2 x 4, right 4 x 8"
+    assert [line.split()[0] for line in lines[1:]] == [
+        "cycles", "gain", "steady", "contention", "host", "memory", "samples"
+    ]  # fmt: skip
+
+
+def test_explain(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = tmp_path / "pictures"
+    arguments = ["explain", "zoo:resnet8", "--system", system, "--effort", "0", "--pictures", str(pictures)]
+    assert main([*arguments, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["simpler_cycles"].keys() == {"each layer shared by itself", "shares of equal size"}
+    assert min(data["simpler_cycles"].values()) > data["cycles"]
+    assert (pictures / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+REFUSED = {
+    "--sram must be left out with --system": ["run", "--sram", "64KiB"],
+    "--config must be left out with --system": ["verify", "--config", "small"],
+    "--tiling must be left out with --system": ["explain", "--tiling", "free"],
+    "--against must be left out with --system": ["explain", "--against", "small"],
+    "--waves must be left out with --system": ["verify", "--waves", "a.fst"],
+    "--form must be simulation with --system, not fpga": ["verify", "--form", "fpga"],
+    "--reset must be left out with --system": ["run", "--reset"],
+    "--engine must be model or rtl with --system, not board": ["run", "--engine", "board"],
+    "inferences must be 1 for latency, not 3": ["run", "--inferences", "3"],
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_options_that_mean_nothing_for_a_system(system: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, *options = REFUSED[text]
+    assert main([command, "zoo:resnet8", "--system", system, *options]) == 2
+    assert capsys.readouterr().err == f"dovetail: error: {text}\n"
+
+
+def test_options_that_need_a_system(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--mode", "latency"), ("--inferences", "3")):
+        assert main(["run", "zoo:resnet8", option, value]) == 2
+        assert capsys.readouterr().err == f"dovetail: error: {option} must come with --system\n"
