@@ -62,8 +62,9 @@ def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
     if count > 1 and network.steady_gain is not None:
         lines.append(f"steady       {network.steady_gain:.2f} times its rate while all accelerators are busy")
     work = sum(line.cycles for line in times.timelines if line)
+    lost = f"{network.lost / work:.1%}" if work else "none"
     lines += [
-        f"contention   {network.lost:,} of the jobs' {work:,} cycles ({network.lost / work:.1%}) are lost to one another",
+        f"contention   {network.lost:,} of the jobs' {work:,} cycles ({lost}) are lost to one another",
         f"host         {len(plan.tasks)} starts, {network.system.reaction} cycles each before its writes",
         f"memory       {format_bytes(plan.memory_bytes)} of {format_bytes(network.system.memory_bytes)}",
     ]

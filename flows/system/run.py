@@ -3,8 +3,6 @@
 import argparse
 import time
 
-import numpy as np
-
 from dovetail.cosim.rtl.system_engine import SystemEngine
 from dovetail.flows.options.network import check_output, clock_of, outputs_file
 from dovetail.flows.options.system import planned_of, samples_for
@@ -41,8 +39,7 @@ def run_on_system(args: argparse.Namespace) -> Report:
         f"samples      {len(samples)} in {seconds:.2f} s on engine {args.engine}{rate}",
     ]
     if args.output:
-        outputs = [{name: np.asarray(value) for name, value in each.items()} for each in result.outputs]
-        write_together({args.output: outputs_file(args.output, outputs, len(outputs) > 1)})
+        write_together({args.output: outputs_file(args.output, list(result.outputs), len(samples) > 1)})
         data["output"] = str(args.output)
         lines.append(f"outputs      {args.output}: {', '.join(result.outputs[0])}")
     return Report(data, [*([job_table(network)] if args.layers else []), *lines])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.memory import MemoryTiming
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler import memory

@@ -35,8 +35,8 @@ class Task:
 class Plan:
     """Programs for a system.
 
-    ``tasks`` in the order of their numbers; ``where``: for each inference the addresses of the network's inputs, results
-    and variables, and of all tensors between programs; ``memory_bytes`` that it needs; ``contents``: bytes by address
+    ``tasks`` in the order of their numbers; ``where``: for each inference where the network's inputs, outputs and
+    variables, and of all tensors between programs; ``memory_bytes`` that it needs; ``contents``: bytes by address
     that are in memory before anything runs.
     """
 
