@@ -220,7 +220,7 @@ class TimedMemory:
                 if not left:
                     at, left = opened.popleft()
                     worst = AxiResp.OKAY
-                good = self._beat(at, int(data.value), int(strobe.value))
+                good = store_beat(self.contents, self._respond, at, int(data.value), int(strobe.value), size)
                 worst = good if good != AxiResp.OKAY else worst
                 at, left = at + size, left - 1
                 assert bool(last.value) == (left == 0), "WLAST must be with the last beat of a burst"
@@ -236,18 +236,17 @@ class TimedMemory:
             if due:
                 response.value = int(answered.popleft()[1])
 
-    def _beat(self, address: int, data: int, strobe: int) -> AxiResp:
-        """Write the bytes with a strobe, which are side by side."""
-        if not strobe:
-            return AxiResp.OKAY
-        low = (strobe & -strobe).bit_length() - 1
-        size = strobe.bit_length() - low
-        response = self._respond(address + low, size)
-        if response == AxiResp.OKAY:
-            self.contents[address + low : address + low + size] = (data >> 8 * low).to_bytes(
-                max(size, len(self._port("wdata")) // 8), "little"
-            )[:size]
-        return response
+
+def store_beat(contents: bytearray, respond: Responder, address: int, data: int, strobe: int, size: int) -> AxiResp:
+    """Write the bytes of a beat of ``size`` bytes that have a strobe, which are side by side."""
+    if not strobe:
+        return AxiResp.OKAY
+    low = (strobe & -strobe).bit_length() - 1
+    count = strobe.bit_length() - low
+    response = respond(address + low, count)
+    if response == AxiResp.OKAY:
+        contents[address + low : address + low + count] = (data >> 8 * low).to_bytes(max(count, size), "little")[:count]
+    return response
 
 
 REQUESTS = {

@@ -14,7 +14,9 @@ from cocotbext.axi import AxiResp
 from dovetail.cosim.benches.accelerator import AcceleratorScoreboard, Run, fault_case
 from dovetail.cosim.benches.axi import AxiMemory, AxiRules, HostDriver, TimedMemory
 from dovetail.cosim.benches.bench import config, options, rng, start, until
+from dovetail.cosim.benches.modelled_memory import ModelledMemory
 from dovetail.cosim.rtl.setting import LoadedProgram
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, STATUS_DONE
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.random.programs.legal import legal_program
@@ -31,17 +33,22 @@ class AcceleratorBench:
         self.dut, self._config = dut, config()
         self.memory = bytearray()
         self.host = HostDriver(dut, "s_axil")
+        self._modelled: ModelledMemory | None = None
         self.rules = AxiRules(dut, "m_axi", outstanding=self._config.outstanding)
         if share:
             numbers = rng(7)
             self.host.stall(numbers, share)
             AxiMemory(dut, "m_axi", self.memory).stall(numbers, share)
-        else:
+        elif isinstance(self._config.memory, MemoryTiming):
             TimedMemory(dut, "m_axi", self.memory, self._config.memory)
+        else:
+            self._modelled = ModelledMemory(dut, "m_axi", self.memory, self._config.memory)
 
     async def run(self, case: LoadedProgram) -> Run:
         """Run a program to its end or fault."""
         self.memory[:] = case.memory.tobytes()  # of another size, perhaps
+        if self._modelled is not None:
+            self._modelled.restart()
         values = {"PROGRAM": case.program, "PAGES": case.pages, "BASE": case.base}
         for name, value in (*values.items(), ("CONTROL", CONTROL_START.mask | 1 << CONTROL_IRQ.low)):
             assert await self.host.write(name, value) == AxiResp.OKAY

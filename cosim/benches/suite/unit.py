@@ -68,7 +68,7 @@ async def random_operations(dut: Any) -> None:
         if share:
             AxiMemory(dut, "axi_", memory, respond=respond).stall(numbers, share)
         else:
-            TimedMemory(dut, "axi_", memory, setting.memory, respond=respond)
+            TimedMemory(dut, "axi_", memory, setting.like_fixed, respond=respond)
     await start(dut)
     await driver.clear()
     seen = {op: 0 for op in operations(setting) if INSTRUCTIONS[op].unit == unit}
