@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dovetail.cosim.compare.fuzz import Case, random_case, random_timing, save, shrink
+from dovetail.cosim.compare.fuzz import Case, random_case, random_memory, save, shrink
 from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.coverage.bins import Counts, cover, executed_words
 from dovetail.cosim.rtl.rtl_engine import FORMS
@@ -69,7 +69,7 @@ class Tally:
 
     def run(self, pair: Lockstep, seed: int, count: int) -> tuple[Case, str]:
         """Run and count the program of a seed, of at most ``count`` operations: its case, and what differs first."""
-        case = random_case(pair.config.replace(memory=random_timing(seed)), seed, count=count)
+        case = random_case(pair.config.replace(memory=random_memory(pair.config, seed)), seed, count=count)
         text = difference(case, pair)
         if pair.latest is not None:
             self.add(case, pair.latest.timeline)

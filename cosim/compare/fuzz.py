@@ -14,6 +14,7 @@ from dovetail.cosim.compare.lockstep import Comparison, Lockstep
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import NAMES_OF_MEMORIES, Memory, memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.assembler import assemble, disassemble
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, to_bytes
@@ -90,10 +91,19 @@ def random_timing(seed: int) -> MemoryTiming:
     )
 
 
+def random_memory(config: Config, seed: int) -> Memory:
+    """A memory of any kind that a configuration may have, always the same for a seed."""
+    rng = random.Random(f"memory {seed}")
+    if config.serial or rng.random() < 0.5:
+        return random_timing(seed)
+    name, clock = rng.choice(NAMES_OF_MEMORIES[1:]), rng.choice((25, 40, 100, 333))
+    return memory_of(f"{name}@{min(clock, 100) if name == 'sdram' else clock}MHz")
+
+
 def fuzz(pair: Lockstep, seeds: range, *, count: int = 10) -> Iterator[Failure]:
-    """Run the cases of ``seeds``; yields those that differ. Memory timing changes from case to case."""
+    """Run the cases of ``seeds``; yields those that differ. Memory changes from case to case."""
     for seed in seeds:
-        case = random_case(pair.config.replace(memory=random_timing(seed)), seed, count=count)
+        case = random_case(pair.config.replace(memory=random_memory(pair.config, seed)), seed, count=count)
         comparison = case.run(pair)
         if not comparison.equal:
             yield Failure(seed, case, comparison)

@@ -103,19 +103,19 @@ class SdramTiming:
         for name in SDRAM_NANOSECONDS:
             _within(name, getattr(self, name), 1, _MOST)
         _at_least("ras", self.ras, "rcd", self.rcd)
-        # Every refresh finds the row of the one before closed, and some beats are served in between.
-        least = self.rfc + self.ras + self.rp + self.rcd + 16
-        if self.refresh_interval < least:
-            raise ConfigError(
-                f"memory: refresh_interval must be at least rfc + ras + rp + rcd + 16 = {least} cycles,"
-                f" not {self.refresh_interval}"
-            )
+        busy = self.rfc + self.ras + self.rp + self.rcd + self.wr  # for a refresh and a row's opening and closing
+        _at_least("refresh_interval", self.refresh_interval, "2 * (rfc + ras + rp + rcd + wr)", 2 * busy)
         _within("phase", self.phase, 0, self.refresh_interval - 1)
 
     def like_fixed(self, bus_bytes: int) -> MemoryTiming:
         """About its latency and rate, behind a bus of so many bytes."""
         columns = max(1, 8 * bus_bytes // self.width)
         return MemoryTiming(read_latency=1 + columns + 5, write_latency=1, beat_cycles=min(columns, 11))
+
+    def slowest(self, bus_bytes: int) -> int:
+        """Cycles that a beat takes at most, with a row closed and another opened for it, and a refresh."""
+        columns = max(1, 8 * bus_bytes // self.width)
+        return columns + self.rp + self.rcd + self.ras + self.wr + self.rfc + 20  # and what is between bus and chip
 
     @property
     def label(self) -> str:
@@ -188,7 +188,8 @@ class DramTiming:
         _at_least("faw", self.faw, "rrd", self.rrd)
         _at_least("cl", self.cl, "cwl", self.cwl)
         _at_least("rfc", self.rfc, "ras + rp", self.ras + self.rp)  # a refresh is an ACTIVATE and a PRECHARGE inside
-        _at_least("refi", self.refi, "2 * rfc", 2 * self.rfc)
+        busy = self.rfc + self.ras + self.rp + self.rcd + self.wr  # for a refresh and a row's opening and closing
+        _at_least("refi", self.refi, "2 * (rfc + ras + rp + rcd + wr)", 2 * busy)
 
     @property
     def block(self) -> int:
@@ -227,6 +228,13 @@ class DramTiming:
         return MemoryTiming(
             read_latency=latency, write_latency=answer, beat_cycles=min(max(beats, 1), min(latency, answer) + 10, 64)
         )
+
+    def slowest(self, bus_bytes: int) -> int:
+        """Cycles that a beat takes at most, with a row closed and another opened for each of its blocks, one after the
+        other, while refreshes take half of the time."""
+        row = self.rp + self.rcd + self.ras + self.wr + self.faw
+        block = row + self.cl + self.data_ticks + self.wtr_l + self.front + self.back
+        return ceil(2 * block * max(1, bus_bytes // self.block) / self.ratio) + 2
 
     @property
     def label(self) -> str:

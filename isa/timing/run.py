@@ -178,7 +178,9 @@ def cycle_bound(config: Config, program: Words) -> int:
         bound = 2 * W + (sum of the durations of all operations) + P * (fetch + PAGE_READY + 2) + END_TO_DONE + 1
 
     in the durations of `isa/timing`, whatever faults. Where memory answers later than ``config.memory`` says, the bound
-    grows by as many cycles as all its answers together are late.
+    grows by as many cycles as all its answers together are late. With a memory that is not ``fixed``, durations are
+    those with ``config.like_fixed``, in which a beat takes a cycle at least, and the bound is as many times that as the
+    slowest beat takes cycles.
     """
     words = as_words(program)
     if config.serial:
@@ -188,4 +190,5 @@ def cycle_bound(config: Config, program: Words) -> int:
     total = int(operations.durations(rules, operations.verify(config)[0]).sum())
     # The page behind the one with the END is fetched as well.
     pages = min(len(words) // PAGE_WORDS, stop // PAGE_WORDS + 2)
-    return total + 2 * (stop + 1) + pages * (rules.fetch + PAGE_READY + 2) + END_TO_DONE + 1
+    bound = total + 2 * (stop + 1) + pages * (rules.fetch + PAGE_READY + 2) + END_TO_DONE + 1
+    return bound if isinstance(config.memory, MemoryTiming) else bound * config.memory.slowest(config.bus_bytes)

@@ -1,12 +1,14 @@
 // The compiled memories of the timing core, to be driven from Python.
 #include "dram.h"
+#include "sdram.h"
 
 #include <memory>
 
 using namespace memories;
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT Memory* memory_new(const i64* numbers) {
+EXPORT Memory* memory_new(int kind, const i64* numbers) {
+    if (kind == 1) return new Sdram(*reinterpret_cast<const SdramTiming*>(numbers));
     return new Dram(*reinterpret_cast<const DramTiming*>(numbers));
 }
 EXPORT void memory_delete(Memory* memory) { delete memory; }

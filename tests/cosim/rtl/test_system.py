@@ -1,6 +1,7 @@
 """Several accelerators before one memory: bytes of the model, and handshakes in the cycles that the rule says."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from dovetail.cosim.rtl.system_engine import Handshake, Start, SystemEngine, Sys
 from dovetail.hw.accelerator import HOST_PREFIX, MEMORY_PREFIX
 from dovetail.hw.system.design import SystemDesign
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.host import ID
@@ -227,6 +229,28 @@ def test_jobs_that_wait_for_one_another(engine: SystemEngine) -> None:
     assert never and faults
 
 
+@pytest.mark.parametrize("memory", ["sdram", "ddr3-1600-x16@400MHz", "lpddr4-3200-x16@90MHz"])
+def test_memories_with_rows_and_refreshes(engine: SystemEngine, memory: str) -> None:
+    """Programs at once, some of them illegal, before every kind of memory: to the cycle, and some cycles are lost."""
+    fixed, rng, lost = engine.system, random.Random(990311), 0
+    if any(part.config.serial for part in fixed.accelerators):
+        pytest.skip("a microcoded accelerator is not timed among others")
+    system = engine.system = replace(fixed, memory=memory_of(memory))
+    try:
+        for n in range(6):
+            work = {
+                part.name: (illegal_program if n > 3 and rng.random() < 0.5 else legal_program)(rng, part.config)
+                for part in system.accelerators
+            }
+            contents, starts = together(work, tuple(rng.choice((0, rng.randrange(300))) for _ in work))
+            image = contents.copy()
+            engine.reset()
+            lost += check_timelines(system, engine.run(contents, starts), image, starts)
+    finally:
+        engine.system = fixed
+    assert lost > 0
+
+
 def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without others, the interconnect is a constant: so the timeline is the model's, with a memory as much slower."""
 
@@ -239,6 +263,7 @@ def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeyp
     monkeypatch.setattr(Direction, "reads", staticmethod(reads))
     monkeypatch.setattr(Direction, "writes", staticmethod(writes))
     forget()
+    assert isinstance(engine.system.memory, MemoryTiming)
     if engine.system.memory.beat_cycles > 1:
         pytest.skip("write beats wait in the interconnect's buffer, not at the accelerator")
     for part in engine.system.accelerators:

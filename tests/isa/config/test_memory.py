@@ -69,7 +69,7 @@ MAP = "bank-row-column-group"
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "dram"}, "dram_clock must be given, or a preset, one of ddr3-1600-x16, ddr4-2400-x16, lpddr4-3200-x16"),
     ({**DDR, "ras": "10 ns"}, f"ras must be at least rcd = 11 {PERIODS} 8"),
-    ({**DDR, "refi": "200 ns"}, f"refi must be at least 2 * rfc = 416 {PERIODS} 160"),
+    ({**DDR, "refi": "200 ns"}, f"refi must be at least 2 * (rfc + ras + rp + rcd + wr) = 540 {PERIODS} 160"),
     ({**DDR, "rfc": "40 ns"}, f"rfc must be at least ras + rp = 39 {PERIODS} 32"),
     ({**DDR, "ccd": "3 ck"}, f"ccd must be at least burst_length / 2 = 4 {PERIODS} 3"),
     ({**DDR, "ccd_l": "3 ck"}, f"ccd_l must be at least ccd = 4 {PERIODS} 3"),
@@ -84,7 +84,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**DDR, "tRCD": "14 ns"}, '"tRCD" must be a name of its parts'),
     (
         {"kind": "sdram", "refresh_interval": "0.3 us"},
-        "refresh_interval must be at least rfc + ras + rp + rcd + 16 = 32 cycles, not 30",
+        f"refresh_interval must be at least 2 * (rfc + ras + rp + rcd + wr) = 36 {PERIODS} 30",
     ),
     ({"kind": "sdram", "phase": 780}, "phase must be 0..779, not 780"),
     ({"kind": "sdram", "width": 8}, "width must be one of 16, 32 with sdram, not 8"),
