@@ -94,8 +94,9 @@ def run(args: argparse.Namespace) -> Report:
     if args.layers and energy:
         text.append(energy_table(energy))
     lines = [summary(compiled, clock), energy_text(energy), f"samples      {rate}"]
-    if board := describe_board(engine, results[0].cycles):
-        lines.append(board)
+    told, values = describe_board(engine, compiled, results[0].cycles)
+    lines += told
+    data |= values
     code = 0
     if carried := carried_sample(args, compiled):
         made, held = results[0].outputs, carried.outputs.items()

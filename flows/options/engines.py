@@ -11,12 +11,16 @@ from dovetail import cosim
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.cosim.rtl.waves import Waves
 from dovetail.hw.board.memory import BoardMemory
+from dovetail.hw.board.sdram import CHIPS
 from dovetail.isa.common.build_cache import default_cache
+from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.memory import SdramTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.link import BAUD
+from dovetail.isa.link import BAUD, MEMORIES
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.board.board_engine import BoardEngine
 from dovetail.sw.runtime.clock import clock_text, time_text
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from dovetail.sw.runtime.engine import Engine
 from dovetail.sw.runtime.engines import create
 
@@ -112,8 +116,12 @@ def _board(args: argparse.Namespace, config: Config, memory_bytes: int, stack: E
         return stack.enter_context(BoardEngine(config, args.port, BAUD if args.baud is None else args.baud))
     if args.baud is not None:
         raise DovetailError(f"--baud must be left out with --port {SIMULATED}")
-    memory = BoardMemory("bram", max(SIMULATION_LEAST, 1 << (memory_bytes - 1).bit_length()))
-    board = stack.enter_context(SimulatedBoard(config, memory=memory, cache=default_cache(), divisor=4))
+    memory, clock = BoardMemory("bram", max(SIMULATION_LEAST, 1 << (memory_bytes - 1).bit_length())), None
+    if isinstance(config.memory, SdramTiming):
+        kind = "sdram" if config.memory.width == 16 else "sdram32"
+        memory, clock = BoardMemory(kind, CHIPS[kind].bytes), config.memory.clock
+    simulated = SimulatedBoard(config, memory=memory, cache=default_cache(), divisor=4, clock_hz=clock)
+    board = stack.enter_context(simulated)
     return stack.enter_context(BoardEngine(config, board.port, board.baud, patience=SIMULATION_PATIENCE))
 
 
@@ -127,11 +135,20 @@ def board_clock(engine: Engine, clock: float | None) -> float | None:
     return own
 
 
-def describe_board(engine: Engine, cycles: int) -> str | None:
-    """A line about the board behind an engine and the time that a run's cycles take there; None for other engines."""
+def describe_board(engine: Engine, compiled: CompiledNetwork, cycles: int) -> tuple[list[str], dict[str, int]]:
+    """Lines and values about the board behind an engine: the time that a run's cycles take there, and what is predicted
+    for the memory that it has. None for other engines."""
     if not isinstance(engine, BoardEngine):
-        return None
+        return [], {}
     board = engine.link.board
-    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of memory, {clock_text(board.clock_hz)}"
+    kind = MEMORIES[board.memory]
+    text = f"{engine.link.port}, {board.memory_bytes:,} bytes of {kind}, {clock_text(board.clock_hz)}"
     took = f"{cycles:,} cycles, {time_text(cycles, board.clock_hz)}, with its own memory"
-    return f"board        {text}: {took}; those above are for the configuration's memory timing"
+    lines = [f"board        {text}: {took}; those above are for the configuration's memory timing"]
+    memory = BoardMemory(kind, board.memory_bytes).timing_at(board.clock_hz, joined=board.accelerators > 1)
+    try:
+        expected = compiled.cycles_with(memory)
+    except ConfigError as error:  # the microcoded accelerator and SDRAM
+        return [*lines, f"predicted    nothing: {error}"], {}
+    verdict = "EQUAL" if expected == cycles else f"DIFFERENT by {cycles - expected:+,}"
+    return [*lines, f"predicted    {expected:,} cycles with that memory: {verdict}"], {"predicted_cycles": expected}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
+from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import WORD_BYTES, Unit, to_bytes
 from dovetail.isa.program import Program, Segment, TensorDescriptor
@@ -117,6 +118,15 @@ class CompiledNetwork:
         return CompiledNetwork(generate(self.graph, config, self.code.options), self.source)
 
     # --- timing ------------------------------------------------------------------------------------------------
+
+    def cycles_with(self, memory: Memory) -> int:
+        """What the programs take with another memory. Raises ConfigError where the configuration cannot have it."""
+        config, code = self.config.replace(memory=memory), self.code
+        lines = (
+            time_program(config, segment.words, address=segment.address, memory_bytes=code.memory_bytes)
+            for segment in code.segments
+        )
+        return sum(line.cycles for line in lines)
 
     @cached_property
     def _report(self) -> Report:

@@ -85,6 +85,8 @@ def traffic(program: Words, base: int, memory_bytes: int) -> Traffic:
     ends = np.flatnonzero((words & np.uint64(0xFF)) == Op.END)
     operations = Operations(words[: ends[0]] if len(ends) else words)
     for op, registers in zip(operations.ops.tolist(), operations.registers(), strict=True):
+        if op not in INSTRUCTIONS:
+            break  # the program faults there
         if INSTRUCTIONS[op].moves:
             _add(found, Op(op), View(unit_of(op), registers), base)
     return found

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -27,38 +28,51 @@ from tests.cosim.rtl.test_c_host import copy
 from tests.cosim.rtl.test_system import TINY, WIDE, together
 
 pytestmark = pytest.mark.slow  # a board takes half a minute to build
-MEMORY = BoardMemory("bram", 256 << 10)
-SYSTEM = System(
-    (Part("left", TINY.replace(bus=64), 0x1000), Part("right", WIDE, 0)),
-    memory=MEMORY.timing_at(4_000_000, joined=True),
-    memory_bytes=MEMORY.bytes,
-)
+CLOCK = 80_000_000
+SIZE = 256 << 10
+MEMORIES = {"bram": BoardMemory("bram", SIZE), "sdram": BoardMemory("sdram", 32 << 20)}
 
 
-@pytest.fixture(scope="module")
-def board(build_cache: Path) -> Iterator[SimulatedBoard]:
+class Setting(NamedTuple):
+    """A board, what it holds, and its memory."""
+
+    board: SimulatedBoard
+    system: System
+    memory: BoardMemory
+
+
+@pytest.fixture(scope="module", params=MEMORIES)
+def setting(request: pytest.FixtureRequest, build_cache: Path) -> Iterator[Setting]:
     pytest.importorskip("serial", reason="pyserial is not installed")
-    with SimulatedBoard(SYSTEM, memory=MEMORY, cache=build_cache, divisor=4) as board:
-        yield board
+    memory = MEMORIES[request.param]
+    system = System(
+        (Part("left", TINY.replace(bus=64), 0x1000), Part("right", WIDE, 0)),
+        memory=memory.timing_at(CLOCK, joined=True),
+        memory_bytes=memory.bytes,
+    )
+    with SimulatedBoard(system, memory=memory, cache=build_cache, divisor=4, clock_hz=CLOCK) as board:
+        yield Setting(board, system, memory)
 
 
 @pytest.fixture
-def host(board: SimulatedBoard) -> Iterator[BoardSystem]:
-    with BoardSystem(SYSTEM, board.port, board.baud, patience=60) as host:
+def host(setting: Setting) -> Iterator[BoardSystem]:
+    with BoardSystem(setting.system, setting.board.port, setting.board.baud, patience=60) as host:
         yield host
         assert host.link.repeated == 0
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, Model]:
+def models(setting: Setting) -> dict[str, Model]:
     """Of the accelerators, whose SRAM keeps what runs leave there."""
-    return {part.name: Model(part.config) for part in SYSTEM.accelerators}
+    fixed = MEMORIES["bram"].timing
+    assert fixed is not None
+    return {part.name: Model(part.config.replace(memory=fixed)) for part in setting.system.accelerators}
 
 
 def jobs_of(work: dict[str, RandomProgram]) -> tuple[np.ndarray, list[Job]]:
     """A memory with that of each program behind the other's, and a job for each."""
     memory, starts = together(work, (0, 0))
-    whole = np.zeros(MEMORY.bytes, np.uint8)
+    whole = np.zeros(SIZE, np.uint8)
     whole[: len(memory)] = memory
     return whole, [Job(name, work[name].words, start.program, start.base) for name, start in starts.items()]
 
@@ -72,18 +86,18 @@ def expected_bytes(models: dict[str, Model], work: dict[str, RandomProgram]) -> 
     return np.concatenate([run.memory for run in runs])
 
 
-def check_runs(board: SimulatedBoard, jobs: list[Job], results: Sequence[RunResult | None]) -> list[int]:
+def check_runs(setting: Setting, jobs: list[Job], results: Sequence[RunResult | None]) -> list[int]:
     """Everything of the latest runs is in the cycle that the rule says; from the first run's cycle 0 to each one's."""
-    numbers = {part.name: k for k, part in enumerate(SYSTEM.accelerators)}
-    seen = [board.latest_run(numbers[job.accelerator]) for job in jobs]
+    numbers = {part.name: k for k, part in enumerate(setting.system.accelerators)}
+    seen = [setting.board.latest_run(numbers[job.accelerator]) for job in jobs]
     first = min(origin for origin, _ in seen)
     begun = {
         job.accelerator: Begun(job.words, job.address, job.base, origin - first)
         for job, (origin, _) in zip(jobs, seen, strict=True)
     }
-    expected = time_system(SYSTEM, begun)
+    expected = time_system(setting.system, begun)
     for job, result, (_, rows) in zip(jobs, results, seen, strict=True):
-        line, config = expected[job.accelerator], SYSTEM[job.accelerator].config
+        line, config = expected[job.accelerator], setting.system[job.accelerator].config
         assert result is not None
         assert (result.cycles, result.counters, result.fault) == (line.cycles, line.counters, line.fault)
         mine = timeline_of(rows, config, as_words(job.words), result.cycles, result.counters, result.fault)
@@ -92,26 +106,28 @@ def check_runs(board: SimulatedBoard, jobs: list[Job], results: Sequence[RunResu
     return [begun[job.accelerator].cycle for job in jobs]
 
 
-def test_programs_at_once(board: SimulatedBoard, host: BoardSystem, models: dict[str, Model]) -> None:
+def test_programs_at_once(setting: Setting, host: BoardSystem, models: dict[str, Model]) -> None:
     for seed in range(6):
         rng = random.Random(seed)
-        work = {part.name: legal_program(rng, part.config, count=8) for part in SYSTEM.accelerators}
+        work = {part.name: legal_program(rng, part.config, count=8) for part in setting.system.accelerators}
         memory, jobs = jobs_of(work)
         results = host.run_jobs(memory, jobs)
         wanted = expected_bytes(models, work)
         assert np.array_equal(memory[: len(wanted)], wanted)
-        assert check_runs(board, jobs, results) == [0, START_GAP]
+        assert check_runs(setting, jobs, results) == [0, START_GAP]
 
 
-def test_faults_in_one_while_the_other_goes_on(board: SimulatedBoard, host: BoardSystem) -> None:
+def test_faults_in_one_while_the_other_goes_on(setting: Setting, host: BoardSystem) -> None:
     faults = set()
     for seed in range(8):
         rng = random.Random(seed)
         makers = rng.sample((illegal_program, legal_program), 2)
-        work = {part.name: make(rng, part.config) for part, make in zip(SYSTEM.accelerators, makers, strict=True)}
+        work = {
+            part.name: make(rng, part.config) for part, make in zip(setting.system.accelerators, makers, strict=True)
+        }
         memory, jobs = jobs_of(work)
         results = host.run_jobs(memory, jobs)
-        check_runs(board, jobs, results)
+        check_runs(setting, jobs, results)
         faults |= {result.fault.cause for result in results if result and result.fault}
     assert len(faults) > 2
 
@@ -119,7 +135,7 @@ def test_faults_in_one_while_the_other_goes_on(board: SimulatedBoard, host: Boar
 def test_jobs_that_wait(host: BoardSystem) -> None:
     """Each copies what the one before it has stored on the other accelerator. Nothing waits for what has faulted."""
     data = np.random.default_rng(1).integers(0, 256, 512).astype(np.uint8)
-    memory = np.zeros(MEMORY.bytes, np.uint8)
+    memory = np.zeros(SIZE, np.uint8)
     memory[:512] = data
     programs = [to_bytes(copy(0x1000 * n, 0x1000 * n + 0x1000, 512)) for n in range(3)]
     for n, words in enumerate(programs):
@@ -140,16 +156,16 @@ def test_jobs_that_wait(host: BoardSystem) -> None:
     assert first is not None and first.fault is not None and others == [None, None]
 
 
-def test_what_a_board_is_told(board: SimulatedBoard, host: BoardSystem) -> None:
+def test_what_a_board_is_told(setting: Setting, host: BoardSystem) -> None:
     memory = np.zeros(4096, np.uint8)
     with pytest.raises(ValueError, match=r"^jobs on a board must have no earliest cycle$"):
         host.run_jobs(memory, [Job("left", (), earliest=1)])
     with pytest.raises(LinkError, match="the board refuses START at 0x4: RANGE"):
         host.link.start(4)
     host.close()
-    alone = System(SYSTEM.accelerators[:1], memory=SYSTEM.memory)
+    alone = System(setting.system.accelerators[:1])
     with pytest.raises(LinkError, match="the board must have the system's number of accelerators, 1, not 2"):
-        BoardSystem(alone, board.port, board.baud, patience=60)
-    other = System((SYSTEM.accelerators[0], Part("right", TINY.replace(bus=64), 0)), memory=SYSTEM.memory)
+        BoardSystem(alone, setting.board.port, setting.board.baud, patience=60)
+    other = System((setting.system.accelerators[0], Part("right", TINY.replace(bus=64), 0)))
     with pytest.raises(LinkError, match="the bitstream must be of configuration"):
-        BoardSystem(other, board.port, board.baud, patience=60)
+        BoardSystem(other, setting.board.port, setting.board.baud, patience=60)

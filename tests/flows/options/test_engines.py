@@ -10,9 +10,12 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.options import engines
-from dovetail.isa.link import Board
+from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.link import MEMORIES, Board
 from dovetail.sw.runtime.board import link
 from dovetail.sw.runtime.board.board_engine import BoardEngine
+from dovetail.sw.runtime.compiled_network import compile_network
 
 NETWORK = ["zoo:mobilenet_v2_block", "--config", "small", "--effort", "0"]
 
@@ -41,13 +44,33 @@ def test_a_network_on_a_simulated_board(
 
 
 def test_a_board_says_what_its_cycles_are() -> None:
-    """They stand below those of the configuration's memory timing, which are others."""
+    """They stand below those of the configuration's memory timing, which are others, beside what is predicted."""
     engine = object.__new__(BoardEngine)
-    board = Board(version=1, memory_bytes=128 << 10, clock_hz=4_000_000)
-    engine.link = cast(Any, SimpleNamespace(port="/dev/ttyUSB0", board=board))
-    assert engines.describe_board(engine, 745) == (
-        "board        /dev/ttyUSB0, 131,072 bytes of memory, 4 MHz: 745 cycles, 186.2 µs, with its own memory;"
+    compiled = compile_network("zoo:dscnn", Config.load("small"), effort=0)
+
+    def told(kind: str, size: int, cycles: int) -> tuple[list[str], dict[str, int]]:
+        board = Board(2, size, 4_000_000, MEMORIES.index(kind))
+        engine.link = cast(Any, SimpleNamespace(port="/dev/ttyUSB0", board=board))
+        return engines.describe_board(engine, compiled, cycles)
+
+    expected = compiled.cycles_with(MemoryTiming(read_latency=3, write_latency=2, beat_cycles=1))
+    (board, predicted), data = told("bram", 128 << 10, 745)
+    assert board == (
+        "board        /dev/ttyUSB0, 131,072 bytes of bram, 4 MHz: 745 cycles, 186.2 µs, with its own memory;"
         " those above are for the configuration's memory timing"
+    )
+    assert predicted == (f"predicted    {expected:,} cycles with that memory: DIFFERENT by {745 - expected:+,}")
+    assert data == {"predicted_cycles": expected}
+    assert told("bram", 128 << 10, expected)[0][1] == f"predicted    {expected:,} cycles with that memory: EQUAL"
+    assert told("sdram", 32 << 20, 745)[1]["predicted_cycles"] > expected
+    compiled = compile_network("zoo:dscnn", Config.load("icebreaker"), effort=0)
+    assert told("sdram", 32 << 20, 745) == (
+        [
+            "board        /dev/ttyUSB0, 33,554,432 bytes of sdram, 4 MHz: 745 cycles, 186.2 µs, with its own memory;"
+            " those above are for the configuration's memory timing",
+            "predicted    nothing: serial needs memory of kind fixed, not sdram@4MHz",
+        ],
+        {},
     )
 
 

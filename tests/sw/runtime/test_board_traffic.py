@@ -43,6 +43,11 @@ def test_a_transfer_of_too_many_rows_may_be_anywhere() -> None:
     assert found.taken.all()
 
 
+def test_nothing_counts_behind_a_word_that_is_no_instruction() -> None:
+    found = traffic([*transfer(Op.DMA_READ, 0, 2), 173, *transfer(Op.DMA_WRITE, 4, 2)], 0, SIZE)
+    assert ranges(found.taken) == [0, 1] and not found.stored.any()
+
+
 def test_memory_ends_where_it_ends() -> None:
     found = traffic(transfer(Op.DMA_READ, SIZE - 1, 8), 0, SIZE)
     assert ranges(found.taken) == [SIZE - 1]
