@@ -26,7 +26,7 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import Report
 from dovetail.flows.system.explain import explain_on_system
 from dovetail.isa.common.files import write_atomically, written_whole
-from dovetail.isa.config.given import ConfigError
+from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import EnergyReport
 from dovetail.sw.analysis.explain.comparison import compare
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> Report:
     data: dict[str, Any] = first.to_dict() | _more(compiled, clock, energies[0])
     explained = [first]
     text: list[RenderableType] = [
+        *_memory(compiled),
         block(summary(first, clock)),
         explain_tables.causes(first),
         explain_tables.what_ifs(first),
@@ -97,7 +98,20 @@ def run(args: argparse.Namespace) -> Report:
 
 def _more(compiled: CompiledNetwork, clock: float | None, energy: EnergyReport | None) -> dict[str, Any]:
     """What JSON has beside an explanation: times and energy."""
-    return {**(times(compiled.report(), clock) if clock else {}), "energy": energy and energy.to_dict()}
+    exact = {} if isinstance(compiled.config.memory, MemoryTiming) else {"cycles_exact": compiled.report().cycles}
+    return {**exact, **(times(compiled.report(), clock) if clock else {}), "energy": energy and energy.to_dict()}
+
+
+def _memory(compiled: CompiledNetwork) -> list[str]:
+    """That causes are told with another memory than the configuration's, where that is so."""
+    memory, like = compiled.config.memory, compiled.config.like_fixed
+    if isinstance(memory, MemoryTiming):
+        return []
+    latency = f"{like.read_latency} and {like.write_latency} cycles, a beat in {like.beat_cycles}"
+    return [
+        f"memory       {memory.label}: {compiled.report().cycles:,} cycles; what follows is with a fixed one about"
+        f" like it ({latency})"
+    ]
 
 
 def second_config(text: str, base: Config) -> Config:

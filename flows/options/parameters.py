@@ -64,12 +64,12 @@ _ALL_LANES = Parameter(
 
 
 def _memory(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a name such as ddr4-2400-x16@200MHz, not {value!r}")
     try:
-        if not isinstance(value, str):
-            raise ValueError(f"must be a name such as ddr4-2400-x16@200MHz, not {value!r}")
         named_memory(value)
     except ConfigError as error:
-        raise ValueError(f"is wrong: {error}") from None
+        raise ValueError(str(error).removeprefix("memory").removeprefix(":").strip()) from None
     return value
 
 

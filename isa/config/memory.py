@@ -296,8 +296,7 @@ def named_memory(name: str) -> Memory:
     """What ``fixed``, ``sdram`` or a preset of DRAM is, with a clock behind ``@``. Raises :class:`ConfigError`."""
     model, at, clock = name.strip().partition("@")
     if model not in NAMES_OF_MEMORIES:
-        known = ", ".join(NAMES_OF_MEMORIES)
-        raise ConfigError(f"memory must be a table or one of {known}, not {model!r}{nearest(model, NAMES_OF_MEMORIES)}")
+        raise ConfigError(f"memory must be a kind or a preset, not {model!r}{nearest(model, NAMES_OF_MEMORIES)}")
     if model == "fixed":
         if at:
             raise ConfigError(f"memory: fixed counts in cycles and must have no clock, not {name!r}")

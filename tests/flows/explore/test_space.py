@@ -18,6 +18,7 @@ from dovetail.flows.explore.space.near_miss import check
 from dovetail.flows.options import parameters
 from dovetail.flows.options.parameters import changed, flat, label
 from dovetail.isa.config.given import ConfigError, MemoryTiming
+from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.area import area_of
 
@@ -224,3 +225,16 @@ def test_constraints_that_leave_nothing() -> None:
 def test_one_shape(names: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}$"):
         space({name: AXES[name] for name in names})
+
+
+def test_memories_are_scenarios() -> None:
+    memories = ("fixed", "ddr3-1600-x16@200MHz")
+    grid = space({"lanes": [(4, 4), (8, 8)], "memory_model": memories})
+    points = list(grid)
+    assert grid.scenario_axes == ("memory_model",)
+    assert [(p.config.array, p.axes["memory_model"]) for p in points if p.config] == [
+        (lanes, name) for lanes in ("4 x 4", "8 x 8") for name in memories
+    ]
+    assert [p.config.memory for p in points[:2] if p.config] == [memory_of(name) for name in memories]
+    with pytest.raises(ConfigError, match="axis memory_model: must be a kind or a preset, not 'hbm'"):
+        space({"memory_model": ["hbm"]})

@@ -191,5 +191,5 @@ def test_a_flag_names_a_memory() -> None:
     assert parameters.changed(named, {"sram": 64 << 10}).memory == named.memory
     with pytest.raises(ConfigError, match='memory: "read_latency" must be a name of its parts'):
         parameters.changed(named, {"read_latency": 7})
-    with pytest.raises(ConfigError, match="memory_model is wrong: memory must be a table or one of fixed, sdram,"):
+    with pytest.raises(ConfigError, match="memory_model must be a kind or a preset, not 'ddr5'; known: fixed, sdram"):
         parameters.SETTINGS["memory_model"].parse("ddr5")

@@ -63,7 +63,6 @@ def test_plans_are_made_with_a_fixed_memory_of_its_kind() -> None:
 
 
 DDR = {"kind": "dram", "preset": "ddr3-1600-x16"}
-NAMES = "fixed, sdram, ddr3-1600-x16, ddr4-2400-x16, lpddr4-3200-x16"
 PERIODS = "periods of the clock, not"
 MAP = "bank-row-column-group"
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -91,7 +90,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "sdram", "clock": "200 MHz"}, "clock must be at most 100 MHz with sdram, not 200 MHz"),
 ]
 WRONG_NAMES = {
-    "ddr4-2400": f"memory must be a table or one of {NAMES}, not 'ddr4-2400'; did you mean \"ddr4-2400-x16\"?",
+    "ddr4-2400": "memory must be a kind or a preset, not 'ddr4-2400'; did you mean \"ddr4-2400-x16\"?",
     "fixed@3MHz": "memory: fixed counts in cycles and must have no clock, not 'fixed@3MHz'",
     "sdram@fast": "memory: clock must be a text such as \"100 MHz\", not 'fast'",
 }
