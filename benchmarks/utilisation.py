@@ -22,7 +22,7 @@ from dovetail.sw.network.nodes import Conv, Depthwise, MatMul
 from dovetail.sw.runtime.compiled_network import compile_network
 
 NETWORKS = ("zoo:mobilenet_v1", "zoo:mobilenet_v2", "zoo:resnet50")
-SHAPES = ("8x8", "4x8x2", "8x16", "4x8x4", "16x16", "4x16x4", "32x32", "8x32x4")
+SHAPES = ("8x8", "4x8x2", "8x16", "4x8x4", "4x16x2", "16x16", "4x16x4", "4x32x2", "32x32", "8x32x4")
 
 
 def bus_of(pe: int) -> int:

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.passing import pixel_bits
-from dovetail.hw.array.registers import MULTIPLIERS, ArrayOperation, most_visits
+from dovetail.hw.array.registers import MULTIPLIERS, WIDE, ArrayOperation, most_visits
 from dovetail.hw.common.walk import PARTS, Position
 from dovetail.isa.config.resolved import COLUMN_TAPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
@@ -140,7 +140,7 @@ class SlidingWords(wiring.Component):
     extra
         The channel multiplier less one.
     columns
-        Columns that a word has, as a power of two.
+        Columns that a word has, as a power of two, or WIDE.
     comes, bytes
         A word comes, and its bytes.
     token
@@ -193,13 +193,17 @@ class SlidingWords(wiring.Component):
                 for power in range(1, exact_log2(config.word_columns) + 1):
                     with m.Case(power):
                         m.d.sync += self.seen.eq(self._columns(words, part >> power))
+                if config.has_wide_words:
+                    with m.Case(WIDE):
+                        m.d.sync += self.seen.eq(self._columns(words, part, 2 * part))
         return m
 
-    def _columns(self, words: Value, column: int) -> Value:
+    def _columns(self, words: Value, column: int, word: int = 0) -> Value:
         """What is seen where columns of so many bits lie beside each other in words, of which the latest is the first:
-        a tap is a column behind the one before it."""
+        a tap is a column behind the one before it. ``word``: bits of a word, if not those of a visit."""
         part, width = 8 * self.config.acc_lanes, 8 * self.bytes_
-        row = Cat(words[width:][:part], words[:part])
+        word = word or part
+        row = Cat(words[width:][:word], words[:word])
         return Cat(row[tap * column :][:part] for tap in reversed(range(COLUMN_TAPS)))
 
     def _spread(self, m: Module, word: Value) -> Value:

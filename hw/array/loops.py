@@ -110,8 +110,8 @@ class TapWalk(wiring.Component):
                 "advance": In(1),
                 "onward": In(1),
                 "last": Out(1),
-                "blocks": Out(range(config.weight_sets + 1)),
-                "following": Out(range(config.weight_sets + 1)),
+                "blocks": Out(range(config.most_sets + 1)),
+                "following": Out(range(config.most_sets + 1)),
                 "tap": Out(Position(config)),
             }
         )

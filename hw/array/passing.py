@@ -173,7 +173,7 @@ class WeightLoads(wiring.Component):
                 "begin": In(1),
                 "weights": In(1),
                 "records": In(1),
-                "blocks": In(range(config.weight_sets + 1)),
+                "blocks": In(range(config.most_sets + 1)),
                 "rows": In(range(most + 1)),
                 "lanes": In(range(records_at_most(config) + 1)),
                 "loading": Out(1),

@@ -16,6 +16,9 @@ from dovetail.isa.timing.sequencer import CHECK
 MULTIPLIERS = 8
 """Channel multipliers that MODE.extra can hold, from 1 on."""
 
+WIDE = 3
+"""In place of a power of two: a word has two columns that fill the pixel lanes, and each pixel begins in its own."""
+
 ARRAY_REGISTERS = register_layout(Unit.ARRAY)
 """The array unit's registers by name, packed into one word: a simulator then holds them in one variable."""
 
@@ -51,7 +54,7 @@ class ArrayOperation(wiring.Signature):
     slides
         The pixels of a depthwise convolution share words.
     columns
-        Columns of the input that a word of a depthwise convolution has, as a power of two.
+        Columns of the input that a word of a depthwise convolution has, as a power of two; WIDE: two of one pixel.
     pairs
         A read has the input of two pixels.
     load
@@ -69,7 +72,7 @@ class ArrayOperation(wiring.Signature):
                 "pixels": Out(32),
                 "channels": Out(range(MAX_LANES + 1)),
                 "inputs": Out(range(MAX_LANES + 1)),
-                "sets": Out(range(max(config.weight_sets, config.depthwise_sets) + 1)),
+                "sets": Out(range(config.most_sets + 1)),
                 "visits": Out(range(most_visits(config) + 1)),
                 "taps": Out(range(config.ic_lanes + 1)),
                 "rows": Out(range(config.weight_rows + 1)),
@@ -141,7 +144,7 @@ class ArrayRegisters(wiring.Component):
         sets, taps = Signal.like(operation.sets, init=1), Signal.like(operation.taps, init=1)
         visits = Signal.like(operation.visits, init=1)
         set_rows = Signal.like(operation.rows)
-        most_sets = Signal(range(config.weight_sets + 1))
+        most_sets = Signal.like(operation.sets)
         most_pixels = Signal(range(config.stripe + 1))  # of a stripe
         m.d.comb += [
             channels.eq(config.oc_lanes),
@@ -180,8 +183,9 @@ class ArrayRegisters(wiring.Component):
                 with m.If(regs.MODE.slide > MAX_SLIDE):
                     m.d.comb += most_sets.eq(0)
                 if config.pixel_lanes > 1:
-                    m.d.comb += columns.eq(regs.MODE.columns)
-                    with m.If(columns.any()):
+                    wide = (config.acc_lanes != regs.KX_STEP) & regs.MODE.columns.any()
+                    m.d.comb += columns.eq(Mux(wide, WIDE, regs.MODE.columns))
+                    with m.If(regs.MODE.columns.any()):
                         m.d.comb += most_sets.eq(Mux(self._has_columns(), config.pixel_lanes, 0))
         pairs = Signal()
         if config.pixel_lanes > 1:
@@ -278,11 +282,14 @@ class ArrayRegisters(wiring.Component):
         config, regs = self.config, self.operation.regs
         if config.word_columns == 1:
             return Const(0)
+        full = config.acc_lanes == regs.KX_STEP
+        if config.has_wide_words:
+            full |= (2 * config.acc_lanes == regs.KX_STEP) & (regs.MODE.columns == 1)
         return Cat(
             regs.MODE.columns <= exact_log2(config.word_columns),
+            full,
             regs.MODE.slide == 1,
             regs.MODE.extra == 0,
             regs.KC.group == config.pixel_lanes - 1,
-            config.acc_lanes == regs.KX_STEP,
             regs.GEOMETRY.kw == COLUMN_TAPS,
         ).all()

@@ -225,7 +225,7 @@ class ArrayWeights(wiring.Component):
         kept in one half of a memory while those in the other half are in use. Of a depthwise convolution, the sets of a
         visit are in the memories of the pixel lanes, in the same row."""
         config, depthwise = self.config, self.operation.depthwise
-        sets = max(config.weight_sets, config.depthwise_sets)
+        sets = config.most_sets
         half, in_use = Signal(), Signal()
         filled, fills, to = Signal(), Signal(), Signal()  # the half that was filled last, is being, and at `complete`
         number, at, complete, set_ = Signal(range(sets)), Signal(range(sets)), Signal(), Signal(range(sets))

@@ -269,6 +269,11 @@ class Config:
         return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, self.word_bytes // self.ic_lanes)
 
     @property
+    def most_sets(self) -> int:
+        """The most weight sets of a step, of convolutions and of depthwise ones."""
+        return max(self.weight_sets, self.depthwise_sets)
+
+    @property
     def pair_sets(self) -> int:
         """The most weight blocks held at the same time where a read has the input of two pixels: with more of them
         than this pixels do not wait for reads, or a word is too short."""
@@ -298,6 +303,12 @@ class Config:
         channels than pixel lanes have, pixel lanes take pixels. 1 if there is no room on the lanes."""
         room = self.pixel_lanes > 1 and self.ic_lanes >= COLUMN_TAPS and self.depthwise_sets >= self.pixel_lanes
         return min(self.pixel_lanes, MAX_COLUMNS) if room else 1
+
+    @property
+    def has_wide_words(self) -> bool:
+        """Whether a word may have two columns of a depthwise convolution that fill the pixel lanes: for strides of
+        two."""
+        return self.word_columns > 1 and self.depthwise_sets >= 2 * self.pixel_lanes
 
     def depthwise_rows(self, taps: int) -> int:
         """SRAM words of one depthwise weight set: so many ``taps`` of oc_lanes channels."""

@@ -244,10 +244,13 @@ def _sets(config: Config, op: Op, view: View) -> int:
         return 0
     if (columns := columns_of(config, op, view)) == 1:
         return 1 if view["MODE", "extra"] else config.depthwise_sets
-    # A word is full of columns, and the next pixels begin in the next word.
+    # A word is full of columns, of one pixel each or two of one, and the next pixels begin in the next word.
     fits = columns <= config.word_columns and view["MODE", "slide"] == 1 and not view["MODE", "extra"]
-    full = (sets_of(op, view) == config.pixel_lanes) & (view["KX_STEP"] == config.acc_lanes)
-    return config.pixel_lanes * (fits & full & (view["GEOMETRY", "kw"] == COLUMN_TAPS))
+    full = view["KX_STEP"] == config.acc_lanes
+    if columns == 2 and config.has_wide_words:
+        full |= view["KX_STEP"] == 2 * config.acc_lanes
+    full &= (sets_of(op, view) == config.pixel_lanes) & (view["GEOMETRY", "kw"] == COLUMN_TAPS)
+    return config.pixel_lanes * (fits & full)
 
 
 def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:

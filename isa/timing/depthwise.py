@@ -9,8 +9,8 @@ input column:
 - *Sliding* (MODE.slide, 1 or 2): the next pixel's words begin so many further on. So the first pixel of a window reads
   all words that it needs, the others only the new ones.
 - Otherwise every pixel reads a word per tap.
-- With MODE.columns a word has several columns of few channels, which fill it, and the pixel lanes take as many pixels
-  as sets. These are one pixel here: it slides by a word, and sees two of them.
+- With MODE.columns a word has several columns, and a pixel slides by a word and sees two of them. Of few channels the
+  pixel lanes take several pixels, which are one here.
 
 A pixel takes a *slot* of time: as many cycles as it reads words, and at least one per visit. At its end the words that
 it has read move to the operands of the multipliers; there they meet the weights of a visit per cycle, while the next

@@ -31,8 +31,8 @@ class ConvLayer:
     channels ``wide`` only, where one is not enough: by taps at the same place, or for depthwise layers by further
     instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns). ``sets``: of
     weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
-    :meth:`computed`. ``beside``: columns of the input that a word of a depthwise layer has beside each other; so many
-    pixels are one to the array, which has all of their channels.
+    :meth:`computed`. ``columns``: of the input, that a word of a depthwise layer has beside each other. ``beside``:
+    pixels that are one to the array then, which has all of their channels.
     """
 
     height: int
@@ -57,6 +57,7 @@ class ConvLayer:
     spot: tuple[int, int, int, int] = (0, 0, 0, 0)
     sets: int = 1
     pairs: bool = False
+    columns: int = 1
     beside: int = 1
 
     @property
@@ -92,10 +93,11 @@ class ConvLayer:
 
     @property
     def slide(self) -> int:
-        """MODE.slide of a depthwise layer: kernel columns from an output pixel to the next, 0 if that is not 1 or 2."""
+        """MODE.slide of a depthwise layer: kernel columns from an output pixel to the next, 0 if that is not 1 or 2;
+        1 with words of several columns."""
         if self.mode != "depthwise":
             return 0
-        if self.kernel[1] == 1:
+        if self.kernel[1] == 1 or self.columns > 1:
             return 1
         columns, rest = divmod(self.stride[1], self.dilation[1] or self.stride[1] + 1)
         return 0 if rest or columns > MAX_SLIDE else columns

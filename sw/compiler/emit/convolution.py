@@ -380,8 +380,8 @@ class ConvCode:
         """Bytes between kernel columns; where pixels slide over a single one, between pixels, and where they slide
         over words, between these."""
         layer = self.layer
-        if layer.beside > 1:
-            return layer.beside * pixel
+        if layer.columns > 1:
+            return layer.columns * pixel
         return (layer.stride if layer.mode == "depthwise" and layer.kernel[1] == 1 else layer.dilation)[1] * pixel
 
     def _registers(
@@ -449,7 +449,7 @@ class ConvCode:
                 extra=layer.group[1] - 1 if layer.mode == "depthwise" else 0,
                 slide=layer.slide,
                 pairs=int(pairs),
-                columns=layer.beside.bit_length() - 1,
+                columns=layer.columns.bit_length() - 1,
             ),
         }
         if self.matrix:

@@ -256,10 +256,14 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
 
 @lru_cache(maxsize=4096)
 def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
-    """A depthwise layer with as many columns of the input in a word as fill it, if it takes fewer cycles then."""
+    """A depthwise layer with as many columns of the input in a word as fill it, if it takes fewer cycles then: as many
+    as there are pixels beside each other, or with a stride of two, two for a pixel that fills the lanes."""
     beside, rest = divmod(config.acc_lanes, layer.channels)
     fills = beside in (2, 4) and beside <= config.word_columns and rest == layer.out_width % beside == 0
-    taps = layer.kernel[1] == COLUMN_TAPS and layer.stride[1] == layer.dilation[1] == 1
+    columns, stride = max(beside, 2), layer.stride[1]
+    if stride == 2:
+        fills = config.has_wide_words and layer.channels == config.acc_lanes
+    taps = layer.kernel[1] == COLUMN_TAPS and layer.dilation[1] == 1 and stride <= 2
     if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not (fills and taps):
         return layer
 
@@ -268,7 +272,7 @@ def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
         stripe = equal_stripe(config, some, extent)
         return array_cycles(config, some, extent, layer.out_channels, layer.channels, stripe)
 
-    full = replace(layer, sets=config.pixel_lanes, beside=beside)
+    full = replace(layer, sets=config.pixel_lanes, columns=columns, beside=beside)
     return full if cycles(full) < cycles(layer) else layer
 
 
@@ -402,7 +406,7 @@ def _depthwise_cycles(
     height, width = divmod(extent, ROW)
     kh, kw = layer.taps
     machine = Depthwise.of(
-        config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1], columns=layer.beside
+        config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1], columns=layer.columns
     )
     return depthwise_durations(machine, height=height, width=width, stripe=stripe, widths=widths, accumulate=accumulate)
 

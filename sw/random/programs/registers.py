@@ -275,7 +275,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     values |= _matrix(rng, config, kh * kw * kc * config.ic_lanes, channels)
     _spoil(rng, values)
     if mode["columns"]:
-        values["KX_STEP"] = config.acc_lanes
+        wide = mode["columns"] == 1 and config.has_wide_words and rng.random() < 0.5
+        values["KX_STEP"] = config.acc_lanes * (1 + wide)
     if paired:
         values |= {"X_STEP": rng.randrange(PAIR_STEPS), "STRIPE": round_up(min(values["STRIPE"], stripe - 1), 2)}
     return values

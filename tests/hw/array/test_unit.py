@@ -621,6 +621,11 @@ def test_columns(shape: tuple[int, int, int]) -> None:
         for power in range(1, config.word_columns.bit_length())
         for layer in (padded, plain, adding)
     ]
+    if config.has_wide_words:  # strides of two: pixels fill the lanes, and a word has two columns
+        wide = {"KX_STEP": 2 * config.acc_lanes}
+        layers += [replace(layer, columns=1, changes=layer.changes | wide) for layer in (padded, plain, adding)]
+    # With 16 sets there are more of them than input blocks whose weights are held.
+    layers += [replace(plain, sets=sets, columns=0, changes={}) for sets in (1, config.depthwise_sets)]
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
         assert outcome.cause == Cause.NONE

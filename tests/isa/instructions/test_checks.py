@@ -1,5 +1,7 @@
 """What operations are verified for: every check by one register that breaks it, claims, what a configuration has."""
 
+from typing import Any
+
 import pytest
 
 from dovetail.isa.config.resolved import Config
@@ -165,24 +167,29 @@ def test_columns_of_a_word(pixel_lanes: int, most: int) -> None:
         "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=1, last=config.acc_lanes),
     }
 
-    def found(config: Config = config, columns: int = 1, slide: int = 1, extra: int = 0, **changes: int) -> Cause:
+    def found(columns: int = 1, slide: int = 1, extra: int = 0, other: Config = config, **changes: int) -> Cause:
         mode = array_mode(columns=columns, slide=slide, extra=extra)
-        return check(config, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, **legal_ | {"MODE": mode} | changes))
+        return check(other, Op.DEPTH_CONV, legal(Op.DEPTH_CONV, **legal_ | {"MODE": mode} | changes))
 
     assert [found(columns=power) for power in range(4)] == [
         Cause.NONE if 1 << power <= most else Cause.TOO_LARGE for power in range(4)
     ]
     assert {found(slide=0), found(slide=2), found(extra=1, BLOCKS=1 | 1 << 16)} == {Cause.TOO_LARGE}
-    for changes in (
+    assert config.has_wide_words == (pixel_lanes == 2)
+    wide = {"KX_STEP": 2 * config.acc_lanes}
+    assert found(**wide) == (Cause.NONE if config.has_wide_words else Cause.TOO_LARGE)
+    assert found(columns=2, **wide) == Cause.TOO_LARGE
+    cases: list[dict[str, Any]] = [
         {"KC": pack(Unit.ARRAY, "KC", blocks=0, group=pixel_lanes - 2), "BLOCKS": 1 | 1 << 16},
         {"GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=2, kw=2, stride_y=1, dilation_y=1)},
         {"KX_STEP": config.acc_lanes // 2},
         {"KX_STEP": config.acc_lanes | 1 << 31},
-    ):
+    ]
+    for changes in cases:
         assert (found(**changes), found(columns=0, **changes)) == (Cause.TOO_LARGE, Cause.NONE)
     # Two input lanes are too few for the taps. With one pixel lane the field counts nowhere.
-    assert found(config.replace(ic_lanes=2)) == Cause.TOO_LARGE
-    assert found(CONFIG, KC=0, BLOCKS=1 | 1 << 16) == Cause.NONE
+    assert found(other=config.replace(ic_lanes=2)) == Cause.TOO_LARGE
+    assert found(other=CONFIG, KC=0, BLOCKS=1 | 1 << 16) == Cause.NONE
 
 
 @pytest.mark.parametrize("op", [Op.CONV, Op.CONV_RELU, Op.MAT_MUL])

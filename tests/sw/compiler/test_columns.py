@@ -44,6 +44,20 @@ def test_few_channels(lanes: tuple[int, int, int], wanted: int, more: bool) -> N
     assert columns(net.graph(net.conv(x, 5, 1) if more else x), config) == {wanted}
 
 
+@pytest.mark.parametrize("lanes", [(4, 8, 2), (3, 4, 2), (4, 2, 8)])
+@pytest.mark.parametrize("width", [12, 13])
+def test_strides_of_two(lanes: tuple[int, int, int], width: int) -> None:
+    """A pixel fills the lanes, and a word has the two columns that it does not share with the one before it."""
+    ic, oc, pixel = lanes
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, sram="64 KiB")
+    assert config.has_wide_words
+    for more in (False, True):
+        net = RandomNet(width)
+        x = net.input(1, 9, width, config.acc_lanes)
+        x = net.conv(net.conv(x, config.acc_lanes, 1) if more else x, 0, 3, 2, multiplier=1)
+        assert columns(net.graph(net.conv(x, 5, 1) if more else x), config) == {2}
+
+
 def test_not_where_it_would_not_fit() -> None:
     """Rows that do not end with a word, other numbers of channels, strides, kernels of two, one pixel lane."""
     config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB")
