@@ -22,7 +22,15 @@ MAIN = 0xFFFF_FFFF
 TRAP = 0x100
 """What is added to the cause of a trap in the status with which the program ends."""
 FLAGS = (
-    *("-target", "riscv32-freestanding", "-mcpu=generic_rv32+m", "-O2", "-std=c99", "-ffreestanding"),
+    *(
+        "-target",
+        "riscv32-freestanding",
+        "-mcpu=generic_rv32+m",
+        "-O2",
+        "-std=c99",
+        "-ffreestanding",
+        "-ffunction-sections",
+    ),
     *("-ffp-contract=off", "-fno-sanitize=undefined", "-Wall", "-Wextra", "-Werror"),
 )
 """RV32IM, without compressed instructions; floats are computed by functions, as C says."""

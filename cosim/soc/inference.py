@@ -77,6 +77,7 @@ class SocInference:
     run: SocRun
     steps: tuple[Step, ...]
     segments: tuple[Segment, ...]
+    weights_bytes: int
 
     @property
     def cycles(self) -> int:
@@ -154,7 +155,7 @@ def run_inference(
         for port in compiled.graph.outputs
     }
     segments = tuple(map(Segment, run.runs, _predicted(compiled, shared, place)))
-    return SocInference(outputs, run, _steps(run, inference_of(compiled).steps), segments)
+    return SocInference(outputs, run, _steps(run, inference_of(compiled).steps), segments, len(weights))
 
 
 def _predicted(compiled: CompiledNetwork, base: int, memory_bytes: int) -> Iterator[Timeline | None]:

@@ -61,11 +61,13 @@ def run(args: argparse.Namespace) -> Report:
     speed = found.run.cycles / found.run.seconds / 1e6
     inference = found.accelerator + found.host
     host = compiled.report().host_work
+    start_up = host.cost.start_up(found.weights_bytes, compiled.code.memory_bytes)
     lines = [
         f"reset        to result: {found.cycles:,} cycles, {found.start_up:,} of them before the inference",
         f"inference    {inference:,} cycles: accelerator {found.accelerator:,}, host {found.host:,}",
         f"accelerator  {_accelerator(found)}",
-        f"host         {found.host:,} cycles; estimated {host.cycles:,} ({host.basis})",
+        f"start-up     {found.start_up:,} cycles; {_estimated(start_up, found.start_up)}",
+        f"host         {found.host:,} cycles; {_estimated(host.cycles, found.host)}: {host.basis}",
         f"outputs      {'DIFFERENT from the model in ' + ', '.join(wrong) if wrong else 'EQUAL to those of the model'}",
         f"speed        {speed:.2f} M cycles/s, {found.run.seconds:.1f} s",
     ]
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> Report:
         "accelerator_cycles": found.accelerator,
         "host_cycles": found.host,
         "host_estimate": host.to_dict(),
+        "start_up_estimate": start_up,
         "steps": [{"name": step.name, "start": step.start, "end": step.end} for step in found.steps],
         "segments": [
             {
@@ -116,6 +119,11 @@ def _check(args: argparse.Namespace) -> None:
         raise DovetailError(f"--{error}") from None
     if not args.waves.parent.is_dir():
         raise DovetailError(f"--waves: {args.waves.parent} must be a folder")
+
+
+def _estimated(cycles: int | None, measured: int) -> str:
+    """An estimate beside what was counted."""
+    return "no estimate" if cycles is None else f"estimated {cycles:,} ({cycles / measured - 1:+.1%})"
 
 
 def _accelerator(found: SocInference) -> str:

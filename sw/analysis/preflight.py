@@ -133,7 +133,7 @@ def inspect(
             for node in step.nodes
         ),
         gone=tuple(map(str, held.get("", []))),
-        host_work=host_work(graph, code.steps, options.host),
+        host_work=host_work(graph, code.steps, options.host, code.where),
         segments=sum(step.is_program for step in code.steps),
         host_steps=sum(step.device == HOST for step in code.steps),
         left=source.remainder.left if source.remainder else (),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import PORTS, HostCost, named
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.network import ir
 
@@ -17,7 +17,8 @@ class HostWork:
 
     Parameters
     ----------
-    nodes: cycles by the name of the node that the host runs, in the order of the network.
+    nodes: cycles by the name of the node that the host runs, in the order of the network; ``input NAME`` and
+        ``output NAME`` where these are converted and the costs have rates for it.
     steps: runs of nodes on the host, between the accelerator's programs.
     starts: how often the host starts the accelerator; each costs a round trip.
     cost: what the estimate rests on.
@@ -42,7 +43,7 @@ class HostWork:
     @property
     def basis(self) -> str:
         """What the estimate rests on, and its error."""
-        return self.cost.basis + (f"; no layer of kind {', '.join(self.unused)} is on the host" if self.unused else "")
+        return self.cost.basis + (f"; no layer of kind {named(self.unused)} is on the host" if self.unused else "")
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""
@@ -57,10 +58,19 @@ class HostWork:
         }
 
 
-def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost) -> HostWork:
-    """What the host takes for the steps that a graph is partitioned into."""
+def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost, where: Collection[str]) -> HostWork:
+    """What the host takes for the steps that a graph is partitioned into. ``where``: the tensors that lie in memory
+    that the accelerator sees."""
     own = [step for step in steps if step.device == HOST]
     work = [node for step in own for node in step.nodes if not isinstance(node, ir.FREE)]
     starts = sum(step.is_program for step in steps)
-    unused = {each.operator: None for each in cost.operators if all(each.operator != node.op for node in work)}
-    return HostWork({node.name: cost.cycles(graph, node) for node in work}, len(own), starts, cost, tuple(unused))
+    kinds = {*PORTS, *(node.op for node in work), *(cost.kind(graph, node) for node in work)}
+    unused = {each.operator: None for each in cost.operators if each.operator not in kinds}
+    nodes = {node.name: cost.cycles(graph, node) for node in work}
+    converted: dict[str, dict[str, int]] = {"input": {}, "output": {}}
+    for way, ports in (("input", graph.inputs), ("output", graph.outputs)):
+        for port in ports:
+            if port.offset or not port.layout.is_plain or port.tensor in where:
+                cycles = cost.port(graph, port)
+                converted[way] |= {} if cycles is None else {f"{way} {port.name}": cycles}
+    return HostWork({**converted["input"], **nodes, **converted["output"]}, len(own), starts, cost, tuple(unused))

@@ -170,7 +170,7 @@ class CompiledNetwork:
             counters=_add_counters([t.counters for t in timelines]),
             timeline=tuple(timelines),
             host=code.host_reasons,
-            host_work=host_work(self.graph, code.steps, code.options.host),
+            host_work=host_work(self.graph, code.steps, code.options.host, code.where),
             memory=MemoryUse(
                 constants=code.constants_bytes,
                 tensors=code.stream_offset - code.constants_bytes,

@@ -5,7 +5,7 @@ The partition weighs small segments by it, and reports count it beside the accel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, isfinite
 from pathlib import Path
@@ -20,23 +20,44 @@ NOT_MEASURED = "not measured"
 MOST_TRIP = 10**12
 """Cycles of a round trip, at most."""
 RATES = ("macs_per_cycle", "values_per_cycle")
+CALL, RESULTS = "call", "results_per_cycle"
+OWN = (*RATES, CALL, RESULTS)
+"""Keys of a kind."""
+LOADS = ("load_bytes_per_cycle", "clear_bytes_per_cycle")
+PORTS = ("copy", "reorder")
+"""Kinds of what is no node: bringing the caller's arrays to where the accelerator sees them, and back, in the same
+order of elements or in another. They count where a table has rates for them."""
+FOLDER = Path(__file__).parent / "hosts"
+"""Of the tables that come along."""
+FEW = 4
+"""Kinds of nodes that a line names."""
 MOST_BYTES = 1 << 20
 """Of a table's file."""
 
 
 @dataclass(frozen=True)
 class OperatorCost:
-    """The rates of one kind of node, such as ``softmax``, where they are not those of the others."""
+    """The rates of one kind of node, such as ``softmax``, where they are not those of the others. ``call``: cycles of
+    a node beyond those of its size; ``results_per_cycle``: elements that it makes, on top of its values; None: these
+    cost no more than others."""
 
     operator: str
     macs_per_cycle: float
     values_per_cycle: float
+    call: int = 0
+    results_per_cycle: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.operator, str) or not self.operator:
             raise CompileError(f"the host's operator must be a name, not {self.operator!r}")
-        for name in RATES:
+        for name in (*RATES, *([RESULTS] if self.results_per_cycle is not None else [])):
             _check_rate(f"{self.operator}.{name}", getattr(self, name))
+        _check_cycles(f"{self.operator}.{CALL}", self.call)
+
+    def cycles(self, macs: int, values: int, results: int) -> int:
+        """Of a node of this kind and size."""
+        more = 0 if self.results_per_cycle is None else results / self.results_per_cycle
+        return self.call + ceil(macs / self.macs_per_cycle + values / self.values_per_cycle + more)
 
 
 @dataclass(frozen=True)
@@ -53,11 +74,13 @@ class HostCost:
     macs_per_cycle: int8 multiply-accumulates; a scalar core loads two operands, multiplies and adds: about two cycles.
     values_per_cycle: elements of tensors read and written by anything; one is loaded, scaled or stored in about four
         cycles.
-    operators: kinds of nodes with rates of their own.
+    operators: kinds of nodes with rates of their own, see :meth:`kind`; :data:`PORTS` among them.
     clock: of the accelerator in Hz, with which these cycles hold, for a host whose clock is another one: it takes as
         long beside a faster accelerator, so more of its cycles. None: the host is on the accelerator's clock.
     name: what the host is called.
     error: how far the estimate is from measurements, in the words of who made the table.
+    load_bytes_per_cycle, clear_bytes_per_cycle: before the first inference, of the weights file that is checked and
+        copied, and of the shared memory that is cleared before; None: not known.
 
     Raises
     ------
@@ -72,12 +95,12 @@ class HostCost:
     clock: float | None = None
     name: str = "a scalar core"
     error: str = NOT_MEASURED
+    load_bytes_per_cycle: float | None = None
+    clear_bytes_per_cycle: float | None = None
 
     def __post_init__(self) -> None:
-        trip = self.round_trip
-        if isinstance(trip, bool) or not isinstance(trip, int) or not 0 <= trip <= MOST_TRIP:
-            raise CompileError(f"round trip must be 0 to {MOST_TRIP} cycles, a whole number, not {trip!r}")
-        for name in RATES:
+        _check_cycles("round trip", self.round_trip)
+        for name in (*RATES, *(name for name in LOADS if getattr(self, name) is not None)):
             _check_rate(name, getattr(self, name))
         if self.clock is not None and not (_is_number(self.clock) and CLOCKS[0] <= self.clock <= CLOCKS[1]):
             raise CompileError(f"the clock of host costs must be {CLOCKS[0]:g} to {CLOCKS[1]:g} Hz, not {self.clock!r}")
@@ -87,9 +110,30 @@ class HostCost:
 
     def cycles(self, graph: ir.Graph, node: ir.Node) -> int:
         """About the cycles of a node on the host."""
-        rates = next((own for own in self.operators if own.operator == node.op), self)
-        size = sum(graph.tensors[name].size for name in (*node.inputs, *node.outputs))
-        return ceil(graph.macs(node) / rates.macs_per_cycle + size / rates.values_per_cycle)
+        own = self.of(self.kind(graph, node)) or self.of(node.op)
+        own = own or OperatorCost(node.op, self.macs_per_cycle, self.values_per_cycle)
+        made = sum(graph.tensors[name].size for name in node.outputs)
+        return own.cycles(graph.macs(node), made + sum(graph.tensors[name].size for name in node.inputs), made)
+
+    @staticmethod
+    def kind(graph: ir.Graph, node: ir.Node) -> str:
+        """What a node is to a table: its kind, with ``_float`` behind it where it makes floats."""
+        return f"{node.op}_float" if graph.tensors[node.outputs[0]].dtype == "float32" else node.op
+
+    def port(self, graph: ir.Graph, port: ir.Port) -> int | None:
+        """About the cycles of an input or output that is converted; None where they are not known."""
+        own = self.of(PORTS[not port.layout.is_plain])
+        size = graph.tensors[port.tensor].size
+        return own and own.cycles(0, 2 * size, size)
+
+    def of(self, operator: str) -> OperatorCost | None:
+        """What a kind has of its own."""
+        return next((own for own in self.operators if own.operator == operator), None)
+
+    def start_up(self, weights_bytes: int, memory_bytes: int) -> int | None:
+        """About the cycles before the first inference; None where they are not known."""
+        load, clear = self.load_bytes_per_cycle, self.clear_bytes_per_cycle
+        return None if load is None or clear is None else ceil(weights_bytes / load + memory_bytes / clear)
 
     def at(self, cycles: float, clock: float | None) -> float:
         """The host's cycles in those of an accelerator with a clock of so many Hz; None: that of these costs."""
@@ -99,7 +143,7 @@ class HostCost:
     def basis(self) -> str:
         """What the estimate rests on, and its error."""
         rates = f"{self.macs_per_cycle:g} MACs or {self.values_per_cycle:g} values a cycle"
-        names = ", ".join(own.operator for own in self.operators)
+        names = named([own.operator for own in self.operators])
         own = f", rates of their own for {names}" if names else ""
         clock = "on the accelerator's clock" if self.clock is None else f"in cycles of {self.clock / 1e6:g} MHz"
         return (
@@ -115,15 +159,30 @@ class HostCost:
         if not isinstance(operators, list | tuple) or not all(isinstance(own, Mapping) for own in operators):
             raise CompileError(f"the host's operators must be a list of rates, not {operators!r}")
         for own in operators:
-            _check_keys("operators.", own, ("operator", *RATES), needed=True)
+            _check_keys("operators.", own, ("operator", *OWN))
+            for name in ("operator", *RATES):
+                if name not in own:
+                    raise CompileError(f"operators.{name} must be given")
         return cls(**{**data, "operators": tuple(OperatorCost(**own) for own in operators)})
 
 
+def named(kinds: Sequence[str]) -> str:
+    """Some kinds in words; all, where there are few."""
+    return ", ".join(kinds) if len(kinds) <= FEW else f"{', '.join(kinds[:FEW])} and {len(kinds) - FEW} more"
+
+
+def hosts() -> tuple[str, ...]:
+    """Names of the tables that come along."""
+    return tuple(sorted(file.stem for file in FOLDER.glob("*.toml")))
+
+
 def load_host_cost(path: str | Path) -> HostCost:
-    """A user's table of what the host costs: a TOML file (docs/host-cost.md).
+    """A table of what the host costs: a TOML file (docs/host-cost.md), or the name of one that comes along.
 
     Raises CompileError: the file cannot be read, or breaks a rule.
     """
+    if not Path(path).exists() and str(path) in hosts():
+        path = FOLDER / f"{path}.toml"
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -131,7 +190,10 @@ def load_host_cost(path: str | Path) -> HostCost:
             raise CompileError(f"{path}: table of host costs must have at most {MOST_BYTES:,} bytes")
         return _of_table(parse_toml(content.decode()))
     except OSError as error:
-        raise CompileError(f"{path}: table of host costs must be a TOML file ({error.strerror})") from None
+        known = ", ".join(hosts())
+        raise CompileError(
+            f"{path}: table of host costs must be a TOML file ({error.strerror}) or one of {known}"
+        ) from None
     except CompileError as error:
         raise error if str(error).startswith(f"{path}: ") else CompileError(f"{path}: {error}") from None
     except ValueError as error:  # of TOML, or of its encoding
@@ -148,19 +210,21 @@ def _of_table(data: Mapping[str, Any]) -> HostCost:
     for name, rates in operators.items():
         if not isinstance(rates, Mapping):
             raise CompileError(f"operators.{name} must be a table with {' or '.join(RATES)}, not {rates!r}")
-        _check_keys(f"operators.{name}.", rates, RATES)
+        _check_keys(f"operators.{name}.", rates, OWN)
         defaults = {rate: data.get(rate, getattr(HostCost, rate)) for rate in RATES}
         own.append({"operator": name, **defaults, **rates})
     return HostCost.from_dict({"name": "the host of a table", **data, "operators": own})
 
 
-def _check_keys(before: str, data: Mapping[str, Any], known: tuple[str, ...], needed: bool = False) -> None:
+def _check_keys(before: str, data: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in data:
         if name not in known:
             raise CompileError(f"{before}{name} is not a key of host costs; known: {', '.join(known)}")
-    for name in known if needed else ():
-        if name not in data:
-            raise CompileError(f"{before}{name} must be given")
+
+
+def _check_cycles(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TRIP:
+        raise CompileError(f"{name} must be 0 to {MOST_TRIP} cycles, a whole number, not {value!r}")
 
 
 def _is_number(value: Any) -> bool:
