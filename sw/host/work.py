@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.sw.compiler.partition.host_cost import PORTS, HostCost, named
+from dovetail.sw.compiler.partition.host_cost import FEW, PORTS, HostCost
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.network import ir
 
@@ -42,8 +42,10 @@ class HostWork:
 
     @property
     def basis(self) -> str:
-        """What the estimate rests on, and its error."""
-        return self.cost.basis + (f"; no layer of kind {named(self.unused)} is on the host" if self.unused else "")
+        """What the estimate rests on, and its error. A table of many kinds is one for many networks, and not all of
+        its kinds are in each."""
+        few = 0 < len(self.unused) <= FEW
+        return self.cost.basis + (f"; no layer of kind {', '.join(self.unused)} is on the host" if few else "")
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""

@@ -5,7 +5,7 @@ The partition weighs small segments by it, and reports count it beside the accel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil, isfinite
 from pathlib import Path
@@ -124,7 +124,7 @@ class HostCost:
         """About the cycles of an input or output that is converted; None where they are not known."""
         own = self.of(PORTS[not port.layout.is_plain])
         size = graph.tensors[port.tensor].size
-        return own and own.cycles(0, 2 * size, size)
+        return None if own is None else own.cycles(0, 2 * size, size)
 
     def of(self, operator: str) -> OperatorCost | None:
         """What a kind has of its own."""
@@ -143,7 +143,8 @@ class HostCost:
     def basis(self) -> str:
         """What the estimate rests on, and its error."""
         rates = f"{self.macs_per_cycle:g} MACs or {self.values_per_cycle:g} values a cycle"
-        names = named([own.operator for own in self.operators])
+        kinds = [own.operator for own in self.operators]
+        names = ", ".join(kinds) if len(kinds) <= FEW else f"{len(kinds)} kinds of layers"
         own = f", rates of their own for {names}" if names else ""
         clock = "on the accelerator's clock" if self.clock is None else f"in cycles of {self.clock / 1e6:g} MHz"
         return (
@@ -164,11 +165,6 @@ class HostCost:
                 if name not in own:
                     raise CompileError(f"operators.{name} must be given")
         return cls(**{**data, "operators": tuple(OperatorCost(**own) for own in operators)})
-
-
-def named(kinds: Sequence[str]) -> str:
-    """Some kinds in words; all, where there are few."""
-    return ", ".join(kinds) if len(kinds) <= FEW else f"{', '.join(kinds[:FEW])} and {len(kinds) - FEW} more"
 
 
 def hosts() -> tuple[str, ...]:

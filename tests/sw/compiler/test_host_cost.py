@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import HostCost, OperatorCost, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import LOADS, HostCost, OperatorCost, hosts, load_host_cost
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.clock import frequency_text, rate_text, time_text
@@ -61,6 +61,12 @@ def test_a_table_is_read(tmp_path: Path) -> None:
         ),
         ("[operators.softmax]\nmacs = 4", "operators.softmax.macs is not a key of host costs; known: macs_per_cycle"),
         ("[operators.softmax]\nmacs_per_cycle = -1", "the host's softmax.macs_per_cycle must be a number above 0"),
+        ("[operators.softmax]\ncall = -1", "softmax.call must be 0 to 1000000000000 cycles, a whole number, not -1"),
+        ("[operators.a]\nresults_per_cycle = 0", "the host's a.results_per_cycle must be a number above 0"),
+        (
+            "load_bytes_per_cycle = 0",
+            "the host's load_bytes_per_cycle must be a number above 0 (1e-12 to 1e+12), not 0",
+        ),
         ("a = " + "[" * 3000, "table of host costs must be TOML: "),
         ("# " + "x" * (1 << 20), "table of host costs must have at most 1,048,576 bytes"),
         ("a = \ud800", "table of host costs must be TOML: "),
@@ -134,3 +140,50 @@ def test_times_in_words() -> None:
     assert texts == ["0 ns", "10 ns", "10 µs", "1.235 ms", "10 s", "100,000 s"]
     assert frequency_text(1e6, 100e6) == "100 inferences/s"
     assert rate_text(4e6, 1e6, 100e6) == "0.4 GB/s"
+
+
+def test_calls_and_results_of_a_kind(tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    path.write_text("[operators.conv]\ncall = 100\nresults_per_cycle = 0.5\nmacs_per_cycle = 2\nvalues_per_cycle = 4\n")
+    (own,) = load_host_cost(path).operators
+    assert own.cycles(macs=20, values=40, results=7) == 100 + 10 + 10 + 14
+    assert HostCost.from_dict(asdict(load_host_cost(path))).operators == (own,)
+    assert OperatorCost("conv", 2, 4).cycles(20, 40, 7) == 20
+
+
+def test_floats_are_a_kind_of_their_own() -> None:
+    graph = compile_network("zoo:attention_block", CONFIG, effort=0).graph
+    node = next(node for node in graph.nodes if node.op == "softmax")
+    kinds = (OperatorCost("softmax_float", 1, 1), OperatorCost("softmax", 2, 2))
+    size = 2 * graph.tensors[node.outputs[0]].size
+    assert HostCost(operators=kinds).cycles(graph, node) == size
+    assert HostCost(operators=kinds[1:]).cycles(graph, node) == size / 2
+
+
+def test_inputs_and_outputs_count_where_a_table_says_so() -> None:
+    """The block's input is in another order than the accelerator's; the output, of host nodes, too."""
+    kinds = (OperatorCost("copy", 1, 1), OperatorCost("reorder", 1, 0.5))
+    compiled = compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0, host=HostCost(operators=kinds))
+    graph, work = compiled.graph, compiled.report().host_work
+    assert work.nodes == {
+        "input input": 4 * graph.tensors[graph.inputs[0].tensor].size,
+        "output output": 4 * graph.tensors[graph.outputs[0].tensor].size,
+    }
+    assert compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0).report().host_work.nodes == {}
+
+
+def test_the_table_that_comes_along() -> None:
+    assert hosts() == ("vexriscv",)
+    cost = load_host_cost("vexriscv")
+    assert cost.name.startswith("VexRiscv") and "half within" in cost.error
+    assert all(getattr(cost, name) for name in LOADS)
+    assert cost.start_up(1000, 10_000) == pytest.approx(1000 / 0.04108 + 10_000 / 0.5965, rel=0.3)
+    assert HostCost().start_up(1000, 10_000) is None
+    assert f"rates of their own for {len(cost.operators)} kinds of layers" in cost.basis
+
+
+def test_a_name_that_is_no_table() -> None:
+    with pytest.raises(
+        CompileError, match=r"^cortex: table of host costs must be a TOML file \(.*\) or one of vexriscv$"
+    ):
+        load_host_cost("cortex")
