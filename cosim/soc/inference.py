@@ -13,6 +13,7 @@ from dovetail.cosim.soc.simulation import TOP, Run, SocRun, run_program
 from dovetail.hw.soc.design import PERIPHERAL, REGISTERS
 from dovetail.hw.soc.peripheral import Register
 from dovetail.isa.common.sizes import round_up
+from dovetail.isa.config.memory import kind_of
 from dovetail.isa.config.system import Part, System
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.isa.timing.system import Begun, time_system
@@ -49,7 +50,8 @@ class Step:
 @dataclass(frozen=True)
 class Segment:
     """A segment's run on the accelerator, and when everything in it happens by prediction: alone behind the SoC's
-    interconnect, since a prediction knows nothing of the processor. None for the microcoded accelerator."""
+    interconnect, since a prediction knows nothing of the processor. None for the microcoded accelerator, and with a
+    memory whose state depends on the processor."""
 
     run: Run
     predicted: Timeline | None
@@ -159,12 +161,13 @@ def run_inference(
 
 
 def _predicted(compiled: CompiledNetwork, base: int, memory_bytes: int) -> Iterator[Timeline | None]:
-    """Timelines of the segments, by prediction."""
+    """Timelines of the segments, by prediction, where memory does not depend on what the processor did before."""
     config = compiled.config
+    known = not config.serial and kind_of(config.memory) == "fixed"
     system = System((Part(TOP, config, REGISTERS),), memory=config.memory, memory_bytes=memory_bytes)
     for segment in compiled.code.segments:
         begun = Begun(segment.words, base + segment.address, base)
-        yield None if config.serial else time_system(system, {TOP: begun})[TOP]
+        yield time_system(system, {TOP: begun})[TOP] if known else None
 
 
 def _steps(run: SocRun, names: Sequence[str]) -> tuple[Step, ...]:

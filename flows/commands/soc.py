@@ -129,7 +129,7 @@ def _estimated(cycles: int | None, measured: int) -> str:
 def _accelerator(found: SocInference) -> str:
     """How the accelerator's runs compare with their prediction."""
     if any(segment.predicted is None for segment in found.segments):
-        return f"{found.accelerator:,} cycles in {len(found.segments)} segment(s); not predicted: microcoded"
+        return f"{found.accelerator:,} cycles in {len(found.segments)} segment(s), not predicted"
     total = sum(len(segment.run.entries) for segment in found.segments)
     different = sum(segment.different for segment in found.segments)
     expected = sum(segment.predicted.cycles for segment in found.segments if segment.predicted)
