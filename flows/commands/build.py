@@ -1,6 +1,7 @@
 """Build a bitstream of a configuration for a board with open tools, or write it as a project for Vivado."""
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -16,14 +17,17 @@ from dovetail.flows.fpga.flow import Request, build, memory_of
 from dovetail.flows.fpga.regression import run_entries
 from dovetail.flows.fpga.shown import missed, shown
 from dovetail.flows.fpga.vivado import ip
-from dovetail.flows.options.parameters import add_options, config_of
+from dovetail.flows.options.parameters import SETTINGS, add_options, config_of
 from dovetail.flows.output.folder import check_output_folder
 from dovetail.flows.output.reply import Report, to_json
 from dovetail.flows.output.tables import new_table
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.config.memory import SdramTiming, table_of
+from dovetail.isa.config.memory import memory_of as memory_of_table
 from dovetail.isa.config.resolved import Config, array_of
+from dovetail.isa.config.system import System, configs_of
 from dovetail.isa.link import BAUD
 from dovetail.sw.errors import DovetailError
 
@@ -34,6 +38,12 @@ EXPORTS = ("vivado",)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="CONFIG", nargs="?", help="a preset or a TOML file, as --config")
+    parser.add_argument(
+        "--system",
+        metavar="FILE",
+        type=Path,
+        help="with --board: TOML file of a system, in place of a configuration",
+    )
     what = parser.add_argument_group("what is made", "one of these")
     what.add_argument("--board", metavar="BOARD", help=f"a bitstream for {', '.join(BOARDS)}; needs the extra fpga")
     what.add_argument("--export", choices=EXPORTS, help="Verilog with AXI ports, constraints and Tcl scripts")
@@ -85,7 +95,7 @@ def run(args: argparse.Namespace) -> Report:
         raise DovetailError(f"build must have one of --{', --'.join(actions)}, not {' and '.join(chosen) or 'none'}")
     if args.seeds < 1 or args.jobs < 1 or args.seeds > MOST_SEEDS:
         raise DovetailError(f"seeds must be 1..{MOST_SEEDS} and jobs at least 1, not {args.seeds} and {args.jobs}")
-    for option, takers in (("part", ("export",)), ("only", ("check", "update"))):
+    for option, takers in (("part", ("export",)), ("only", ("check", "update")), ("system", ("board",))):
         if getattr(args, option) and chosen[0] not in takers:
             raise DovetailError(f"--{option} must come with --{' or --'.join(takers)}, not with --{chosen[0]}")
     check_output_folder("--output", args.output)
@@ -100,9 +110,19 @@ def configuration(args: argparse.Namespace) -> Config:
     return config_of(args)
 
 
+def system_of(args: argparse.Namespace) -> System:
+    """The system of --system. Raises DovetailError and ConfigError."""
+    if args.store:
+        raise DovetailError("--store must be left out with --system: a store holds builds of one accelerator")
+    if args.source or any(getattr(args, name) not in (None, False) for name in ("config", *SETTINGS)):
+        raise DovetailError("a configuration and its parameters must be left out with --system, whose file has them")
+    return System.load(args.system)
+
+
 def run_board(args: argparse.Namespace) -> Report:
     """Build a bitstream."""
-    board, config = board_of(args.board), configuration(args)
+    board = board_of(args.board)
+    config = system_of(args) if args.system else configuration(args)
     with ExitStack() as stack:
         store = stack.enter_context(Store(args.store, write=True)) if args.store else None
         request = Request(
@@ -119,11 +139,24 @@ def run_board(args: argparse.Namespace) -> Report:
             put_build(store, result)
     data = result.to_dict() | {"bitstream": str(bitstream)}
     write_atomically(args.output / "build.json", to_json(data))
-    lines = [*shown(result), f"bitstream    {bitstream}"]
+    lines = [*shown(result), f"bitstream    {bitstream}", predicted(request, result.target.clock)]
     if warning := missed(result):
         lines.append(warning)
         data["warning"] = warning
     return Report(data, lines, int(not result.met))
+
+
+def predicted(request: Request, clock_hz: int) -> str:
+    """A line about the memory with which the model predicts the board's cycles."""
+    memory = request.memory.timing_at(clock_hz, joined=isinstance(request.config, System))
+    if any(config.serial for config in configs_of(request.config)) and memory != request.memory.timing:
+        return "cycles       not predicted: the model has no microcoded accelerator with SDRAM"
+    table = table_of(memory)
+    if isinstance(memory, SdramTiming):  # its times follow from its clock
+        usual = table_of(memory_of_table({"kind": "sdram", "clock": table["clock"]}))
+        table = {name: value for name, value in table.items() if name in ("kind", "clock") or value != usual[name]}
+    values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+    return f"cycles       exactly those of the model with [memory] {values}"
 
 
 def frequency(args: argparse.Namespace, default: int) -> int:

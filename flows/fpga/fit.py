@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dovetail.flows.fpga.design.boards import RESOURCES, Part
@@ -28,25 +28,25 @@ def excess(used: Mapping[str, int], part: Part) -> dict[str, int]:
     return {name: used[name] - total for name, total in part.total.items() if used.get(name, 0) > total}
 
 
-def check_estimate(config: Config, part: Part, memory: Mapping[str, int]) -> None:
-    """Raise BuildError where the estimate of the area says that a configuration cannot fit.
+def check_estimate(configs: Sequence[Config], part: Part, memory: Mapping[str, int]) -> None:
+    """Raise BuildError where the estimate of the area says that accelerators cannot fit.
 
-    ``memory``: what the memory beside the accelerator takes, by resource. LUTs and flip-flops count only beyond the
+    ``memory``: what the memory beside them takes, by resource. LUTs and flip-flops count only beyond the
     estimate's largest error, or `DOUBT` outside of what was measured. The estimate is for ECP5. An iCE40 and a Gowin
     part have LUTs of the same size and no better carry chains or multipliers: a design takes no fewer of them there,
     within that doubt.
     """
-    area = _area(config)
-    if area is None:
+    areas = [area for config in configs if (area := _area(config))]
+    if len(areas) < len(configs):
         return
     counted = tuple(RESOURCES) if part.family == "ecp5" else ("lut", "ff")
     of = "" if part.family == "ecp5" else " for an ECP5 with LUTs of the same size"
-    error = DOUBT if area.extrapolated or of else area.error
-    least = {name: count + memory.get(name, 0) for name, count in _least(area, error).items() if name in counted}
+    shares = [_least(area, DOUBT if area.extrapolated or of else area.error) for area in areas]
+    least = {name: sum(share[name] for share in shares) + memory.get(name, 0) for name in shares[0] if name in counted}
     if over := excess(least, part):
-        told = {name: getattr(area, name) + memory.get(name, 0) for name in over}
+        told = {name: sum(getattr(area, name) for area in areas) + memory.get(name, 0) for name in over}
         raise BuildError(
-            f"does not fit {part.name}, says the estimate{of}: {shortage(told, part)}; {advice(config, over)}"
+            f"does not fit {part.name}, says the estimate{of}: {shortage(told, part)}; {advice(configs, over)}"
             " (--force synthesises it all the same)"
         )
 
@@ -69,10 +69,12 @@ def _least(area: Area, error: float) -> dict[str, int]:
     }
 
 
-def check_netlist(config: Config, part: Part, used: Mapping[str, int], what: str = "after synthesis") -> None:
+def check_netlist(
+    configs: Sequence[Config], part: Part, used: Mapping[str, int], what: str = "after synthesis"
+) -> None:
     """Raise BuildError where a netlist has more than the part. ``what``: when it was counted."""
     if over := excess(used, part):
-        raise BuildError(f"does not fit {part.name} {what}: {shortage(used, part, over)}; {advice(config, over)}")
+        raise BuildError(f"does not fit {part.name} {what}: {shortage(used, part, over)}; {advice(configs, over)}")
 
 
 def shortage(used: Mapping[str, int], part: Part, over: Mapping[str, int] | None = None) -> str:
@@ -83,8 +85,11 @@ def shortage(used: Mapping[str, int], part: Part, over: Mapping[str, int] | None
     )
 
 
-def advice(config: Config, over: Mapping[str, int]) -> str:
+def advice(configs: Sequence[Config], over: Mapping[str, int]) -> str:
     """Changes that save some resources."""
+    if len(configs) > 1:
+        return "take smaller accelerators, or fewer"
+    (config,) = configs
     told = []
     for name in over:
         if name in ("lut", "ff", "dsp", "bram"):

@@ -17,6 +17,7 @@ from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.common.sizes import ceil_div, format_bytes, parse_bytes
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import System, configs_of
 from dovetail.sw.errors import DovetailError
 
 BRAM_BYTES = 2048
@@ -38,9 +39,10 @@ def memory_of(text: str) -> BoardMemory:
 
 @dataclass(frozen=True)
 class Request:
-    """What to build. ``frequency``: Hz wanted; ``force``: build even if the estimate says that it does not fit."""
+    """What to build. ``config``: the accelerator, or a system of them; ``frequency``: Hz wanted; ``force``: build even
+    if the estimate says that it does not fit."""
 
-    config: Config
+    config: Config | System
     board: Board
     frequency: int
     memory: BoardMemory
@@ -74,7 +76,7 @@ def prepare(request: Request, folder: Path, given: Mapping[str, str], say: Calla
     tools: dict[str, Tool] = find(TOOLS[request.board.part.family], given)
     if not request.force:
         on_chip = request.memory.bytes if request.memory.kind == "bram" else 0
-        check_estimate(request.config, request.board.part, {"bram": ceil_div(on_chip, BRAM_BYTES)})
+        check_estimate(configs_of(request.config), request.board.part, {"bram": ceil_div(on_chip, BRAM_BYTES)})
     try:
         design = BoardDesign(request.config, clock_hz=target.clock, baud=request.baud, memory=request.memory)
     except ValueError as error:
@@ -87,12 +89,19 @@ def finish(prepared: Prepared) -> tuple[Build, Path]:
     """Synthesise, place and pack; the record, and the bitstream. Raises BuildError."""
     request, builder = prepared.request, prepared.builder
     netlist: Netlist = builder.synthesise(prepared.folder, prepared.design, prepared.commands)
-    check_netlist(request.config, request.board.part, netlist.used)
+    check_netlist(configs_of(request.config), request.board.part, netlist.used)
     runs = builder.place(netlist)
     best = builder.best(netlist, runs)
     bitstream = builder.pack(netlist, best)
     record = Build.of(
-        request.config, builder.target, request.memory_text, request.options, builder.tools, netlist, runs, best
+        configs_of(request.config),
+        builder.target,
+        request.memory_text,
+        request.options,
+        builder.tools,
+        netlist,
+        runs,
+        best,
     )
     return record, bitstream
 

@@ -17,12 +17,12 @@ from dovetail.isa.config.resolved import Config
 class Build:
     """A design that was placed and routed.
 
-    ``memory``: the memory of the board design, in words; ``seeds``: MHz of the slowest clock by seed, 0 where a seed
-    failed; ``seed``: the best; ``placed``: what that one gave; ``design``: hash of what was built, constraints and
-    options included; ``tools``: versions by name.
+    ``configs``: of the accelerators; ``memory``: the memory of the board design, in words; ``seeds``: MHz of the
+    slowest clock by seed, 0 where a seed failed; ``seed``: the best; ``placed``: what that one gave; ``design``: hash
+    of what was built, constraints and options included; ``tools``: versions by name.
     """
 
-    config: Config
+    configs: tuple[Config, ...]
     target: Target
     memory: str
     options: Options
@@ -35,7 +35,7 @@ class Build:
     @classmethod
     def of(
         cls,
-        config: Config,
+        configs: tuple[Config, ...],
         target: Target,
         memory: str,
         options: Options,
@@ -47,7 +47,7 @@ class Build:
         """The record of a build's best run."""
         assert best.placed is not None
         return cls(
-            config,
+            configs,
             target,
             memory,
             options,
@@ -57,6 +57,11 @@ class Build:
             best.seed,
             best.placed,
         )
+
+    @property
+    def config(self) -> Config:
+        """Of the accelerator, the first one if there are several."""
+        return self.configs[0]
 
     @property
     def fmax(self) -> float:
@@ -71,9 +76,15 @@ class Build:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         board, part = self.target.board, self.target.board.part
+        held = [
+            {
+                "config": {name: value for name, value in config.to_dict().items() if name != "memory"},
+                "config_hash": f"{config.hash:016x}",
+            }
+            for config in self.configs
+        ]
         return {
-            "config": {name: value for name, value in self.config.to_dict().items() if name != "memory"},
-            "config_hash": f"{self.config.hash:016x}",
+            **(held[0] if len(held) == 1 else {"accelerators": held}),
             "board": board.name,
             "part": part.name,
             "speed": part.speed,

@@ -15,7 +15,7 @@ from dovetail.hw.board.uart import divisor_of
 from dovetail.hw.common.ports import part
 from dovetail.hw.system.design import TRACE, SystemDesign, prefix_of
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.config.system import System
+from dovetail.isa.config.system import System, configs_of
 from dovetail.isa.host import ADDRESS_BITS
 from dovetail.isa.link import MEMORIES, VERSION, Board
 
@@ -49,15 +49,14 @@ class BoardDesign(wiring.Component):
     def __init__(
         self, design: Config | System, *, clock_hz: int, baud: int, memory: BoardMemory, simulation: bool = False
     ) -> None:
+        self.configs = configs_of(design)
         windows: tuple[int, ...] = (0,)
         bits = ADDRESS_BITS
         self._inner: Any
         if isinstance(design, System):
             windows, bits = tuple(part.registers for part in design.accelerators), 32
-            self.configs = tuple(part.config for part in design.accelerators)
             self._inner = SystemDesign(design, simulation=simulation)
         else:
-            self.configs = (design,)
             self._inner = Accelerator(design, simulation=simulation)
         self.memory = memory
         bus = self.configs[0].bus

@@ -169,3 +169,8 @@ def _read_size(value: Any) -> int:
         return int(SIZE.read(value))
     except ValueError as error:
         raise ConfigError(f"memory: size {error}") from None
+
+
+def configs_of(design: Config | System) -> tuple[Config, ...]:
+    """Of an accelerator, or of those of a system by their numbers."""
+    return tuple(part.config for part in design.accelerators) if isinstance(design, System) else (design,)

