@@ -242,6 +242,8 @@ def _sets(config: Config, op: Op, view: View) -> int:
         return config.pair_sets if pairs_of(config, op, view) else config.weight_sets
     if view["MODE", "slide"] > MAX_SLIDE or view["MODE", "extra"] >= config.oc_lanes:
         return 0
+    if config.serial and (view["MODE", "pairs"] or view["MODE", "columns"]):
+        return 0
     if (columns := columns_of(config, op, view)) == 1:
         return 1 if view["MODE", "extra"] else config.depthwise_sets
     # A word is full of columns, of one pixel each or two of one, and the next pixels begin in the next word.
