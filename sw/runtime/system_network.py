@@ -17,11 +17,9 @@ from dovetail.isa.timing.sequencer import as_words
 from dovetail.isa.timing.system import JobTimes, time_jobs
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw import frontend
-from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.devices.latency import latency_plan
-from dovetail.sw.compiler.devices.pieces import configs_of
 from dovetail.sw.compiler.devices.plan import Plan
-from dovetail.sw.compiler.devices.throughput import throughput_plan
+from dovetail.sw.compiler.devices.throughput import alone, throughput_plan
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend.parsed_file import Shapes
@@ -29,7 +27,7 @@ from dovetail.sw.model.accelerator import Model
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.simplify import simplify
-from dovetail.sw.runtime.compiled_network import CompiledNetwork, RunError
+from dovetail.sw.runtime.compiled_network import RunError
 from dovetail.sw.runtime.engine import Bytes
 
 MODES = ("latency", "throughput")
@@ -108,15 +106,7 @@ class SystemNetwork:
     @cached_property
     def alone(self) -> dict[str, int | None]:
         """Cycles of the network on each accelerator without the others, by name; None where it does not fit."""
-        found: dict[str, int | None] = {}
-        for part, config in zip(self.system.accelerators, configs_of(self.system), strict=True):
-            try:
-                code = generate(self.graph, config, self.options)
-            except CompileError:
-                found[part.name] = None
-                continue
-            found[part.name] = None if code.host_reasons else CompiledNetwork(code).report().cycles
-        return found
+        return alone(self.system, self.graph, self.options)
 
     @property
     def inferences(self) -> int:

@@ -34,8 +34,7 @@ def latency_plan(
     CompileError: a layer that no accelerator of the system can compute; memory that is too small.
     """
     check_layers(system, graph, options)
-    pieces = replace(options, effort=min(options.effort, 1))
-    search = Stages(system, graph, graph.nodes, Prices(pieces), effort=options.effort, longest=longest, even=even)
+    search = Stages(system, graph, graph.nodes, Prices(options), effort=options.effort, longest=longest, even=even)
     stages = search.find()
     layout = Layout(graph, (share for stage in stages for share in stage.shares if share))
     tasks, writes = list[Task](), list[list[Bytes]]()
@@ -45,6 +44,7 @@ def latency_plan(
         for part, config, share in zip(system.accelerators, configs, stage.shares, strict=True):
             if share is None:
                 continue
+            pieces = replace(options, effort=stage.effort)
             code = compiled(config, share, pieces, share.given(layout.where[0], layout.start))
             assert code, "it had a price"
             words, address = layout.program(code)

@@ -71,7 +71,7 @@ def _draft(config: Config, share: Share, options: Options, given: Given) -> Draf
 
 
 class Prices:
-    """Prices of shares; those that differ in their data only cost the same."""
+    """Prices of shares; those that differ in their data only cost the same. ``options``: of the compilation."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -90,20 +90,20 @@ class Prices:
         bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.like_fixed.beat_cycles
         return Price(max(array, bus) + config.like_fixed.read_latency, loads, stores)
 
-    def exact(self, config: Config, share: Share) -> Price | None:
-        """Of its program; None if the accelerator cannot compute all of it in one."""
-        key = config, form_of(share.graph)
+    def exact(self, config: Config, share: Share, effort: int) -> Price | None:
+        """Of its program, compiled with an effort; None if the accelerator cannot compute all of it in one."""
+        key = config, effort, form_of(share.graph)
         if key not in self._exact:
-            self._exact[key] = self._compile(config, share)
+            self._exact[key] = self._compile(config, share, effort)
         return self._exact[key]
 
-    def _compile(self, config: Config, share: Share) -> Price | None:
+    def _compile(self, config: Config, share: Share, effort: int) -> Price | None:
         where, start = dict[str, int](), 0
         for region in (*share.reads.values(), *share.writes.values()):
             where[region.tensor.name] = start
             start += memory.align(region.tensor.bytes)
         self.programs += 1
-        draft = _draft(config, share, self.options, share.given(where, start))
+        draft = _draft(config, share, replace(self.options, effort=effort), share.given(where, start))
         if draft is None:
             return None
         cycles, emitter = draft.cycles({}, None), draft.emitted(0)

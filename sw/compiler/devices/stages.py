@@ -27,6 +27,10 @@ LONGEST = 8
 """Nodes of a stage that is shared, at most: of longer ones the shares compute more and more rows twice."""
 ROUNDS = (0, 24, 60, 200)
 """By effort, how often the path is priced exactly, at most."""
+SEARCHED = (0, 0, 1, 1)
+"""By effort, that with which programs are compiled on the way to the path."""
+KEPT = (0, 1, 1, 2)
+"""By effort, that with which programs of stages on the path are compiled in the end, where that is better."""
 MOVES = (0, 2, 4, 8)
 """By effort, how often a row or a block of channels moves from the slowest share to the fastest one."""
 
@@ -39,7 +43,8 @@ are compiled for a slower memory are tried: they load less at a time, and less i
 @dataclass(frozen=True)
 class Stage:
     """Nodes first..last-1 of a graph, what they are shared by, the share of each accelerator (None: it has none), and
-    the stage's cost in cycles. ``rivals``: programs are compiled for every so many-th beat of memory."""
+    the stage's cost in cycles. ``rivals``: programs are compiled for every so many-th beat of memory; ``effort``: with
+    that."""
 
     first: int
     last: int
@@ -49,6 +54,7 @@ class Stage:
     cycles: int
     exact: bool
     rivals: int = 1
+    effort: int = 0
 
 
 class Stages:
@@ -83,6 +89,17 @@ class Stages:
 
     def find(self) -> list[Stage]:
         """The cheapest path. Raises CompileError if there is none."""
+        return [self._better(stage) for stage in self._cheapest()]
+
+    def _better(self, stage: Stage) -> Stage:
+        """The stage, compiled with more effort if that makes it shorter."""
+        effort = KEPT[self.effort]
+        if effort == stage.effort:
+            return stage
+        found = self._compiled(stage.first, stage.last, stage.kind, stage.cuts, stage.shares, effort)
+        return found if found and found.cycles < stage.cycles else stage
+
+    def _cheapest(self) -> list[Stage]:
         count = len(self.nodes)
         edges = {
             (first, last): list(self._ways(first, last))
@@ -207,18 +224,28 @@ class Stages:
         *,
         exact: bool,
     ) -> Stage | None:
-        found = self._each(shares, exact=exact)
+        if exact:
+            return self._compiled(first, last, kind, cuts, shares, SEARCHED[self.effort])
+        prices = [
+            None if share is None else self.prices.estimate(config, share)
+            for config, share in zip(self.configs, shares, strict=True)
+        ]
+        return Stage(first, last, kind, cuts, shares, self._least(prices), exact=False)
+
+    def _compiled(
+        self, first: int, last: int, kind: str, cuts: tuple[int, ...], shares: tuple[Share | None, ...], effort: int
+    ) -> Stage | None:
+        """A stage by the exact cycles of its programs."""
+        found = self._each(shares, effort, 1)
         if found is None:
             return None
-        if not exact:
-            return Stage(first, last, kind, cuts, shares, self._least(found), exact=False)
         cycles, rivals = self._together(found), 1
         there = [price for price in found if price]
         if len(there) > 1 and cycles > CROWDED * max(price.cycles for price in there):
-            other = self._each(shares, exact=True, rivals=len(there))
+            other = self._each(shares, effort, len(there))
             if other and (took := self._together(other)) < cycles:
                 cycles, rivals = took, len(there)
-        return Stage(first, last, kind, cuts, shares, cycles, exact=True, rivals=rivals)
+        return Stage(first, last, kind, cuts, shares, cycles, exact=True, rivals=rivals, effort=effort)
 
     def _least(self, prices: Sequence[Price | None]) -> int:
         """An estimate for shares that run at once: the slowest, what all load or store, and their starts."""
@@ -234,11 +261,12 @@ class Stages:
         jobs = [Job(part.name, price.words) for part, price in parts if price]
         return time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
 
-    def _each(self, shares: Sequence[Share | None], *, exact: bool, rivals: int = 1) -> list[Price | None] | None:
-        """The price of each share; None if one has none."""
-        price = self.prices.exact if exact else self.prices.estimate
-        configs = configs_of(self.system, rivals)
-        found = [None if share is None else price(config, share) for config, share in zip(configs, shares, strict=True)]
+    def _each(self, shares: Sequence[Share | None], effort: int, rivals: int) -> list[Price | None] | None:
+        """The exact price of each share; None if one has none."""
+        found = [
+            None if share is None else self.prices.exact(config, share, effort)
+            for config, share in zip(configs_of(self.system, rivals), shares, strict=True)
+        ]
         return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
 
     def _exact(self, stage: Stage) -> Stage | None:
@@ -254,7 +282,7 @@ class Stages:
 
     def _moved(self, stage: Stage) -> Stage | None:
         """One unit from the slowest share to the fastest."""
-        found = self._each(stage.shares, exact=True, rivals=stage.rivals)
+        found = self._each(stage.shares, stage.effort, stage.rivals)
         assert found
         cycles = [price.cycles if price else 0 for price in found]
         counts = [high - low for low, high in pairwise(stage.cuts)]

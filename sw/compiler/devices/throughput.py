@@ -15,7 +15,7 @@ from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.compile import Code
 from dovetail.sw.compiler.devices.pieces import check_layers, compiled, configs_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
-from dovetail.sw.compiler.devices.shares import WHOLE, share_of
+from dovetail.sw.compiler.devices.shares import WHOLE, Share, share_of
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -39,17 +39,10 @@ def throughput_plan(system: System, graph: ir.Graph, options: Options, inference
     share = share_of(graph, graph.nodes, WHOLE, {})
     assert share
     layout = Layout(graph, [share], inferences)
-    codes: dict[Config, Code | None] = {}
-    for config in configs_of(system):
-        if config not in codes:
-            codes[config] = compiled(config, share, options, share.given(layout.where[0], layout.start))
-    able = {
-        part.name: code for part, config in zip(system.accelerators, configs_of(system), strict=True)
-        if (code := codes[config])
-    }  # fmt: skip
+    able = {name: code for name, code in _codes(system, share, layout, options).items() if code}
     if not able:
         raise CompileError("mode must be latency: no accelerator of the system can compute the whole network")
-    cycles = {name: _alone(system, name, code) for name, code in able.items()}
+    cycles = {name: _cycles(system, name, code) for name, code in able.items()}
     own = {name: layout.take(Layout.own_bytes(code)) for name, code in able.items()}
     busy, tasks = dict.fromkeys(able, 0), list[Task]()
     for inference in range(inferences):
@@ -61,7 +54,25 @@ def throughput_plan(system: System, graph: ir.Graph, options: Options, inference
     return layout.plan(system, _staggered(system, tasks, min(cycles.values())))
 
 
-def _alone(system: System, name: str, code: Code) -> int:
+def alone(system: System, graph: ir.Graph, options: Options) -> dict[str, int | None]:
+    """Cycles of one inference on each accelerator while the others rest, by name, with its start; None where an
+    accelerator cannot compute all of it."""
+    share = share_of(graph, graph.nodes, WHOLE, {})
+    assert share
+    codes = _codes(system, share, Layout(graph, [share]), options)
+    return {name: None if code is None else _cycles(system, name, code) for name, code in codes.items()}
+
+
+def _codes(system: System, share: Share, layout: Layout, options: Options) -> dict[str, Code | None]:
+    """A network's program for each accelerator, by name; None where it cannot compute all of it."""
+    codes: dict[Config, Code | None] = {}
+    for config in configs_of(system):
+        if config not in codes:
+            codes[config] = compiled(config, share, options, share.given(layout.where[0], layout.start))
+    return {part.name: codes[config] for part, config in zip(system.accelerators, configs_of(system), strict=True)}
+
+
+def _cycles(system: System, name: str, code: Code) -> int:
     """Cycles of a program while the others rest."""
     return time_jobs(system, [Job(name, code.segments[0].words)], memory_bytes=1 << 32).cycles
 
