@@ -273,15 +273,15 @@ class Segment:
             name = self.stages[number].head.name
             layer, chosen = self.layers.get(name), self.tilings.get(name)
             array = tiling.array_cycles(self.config, layer, chosen) if layer and chosen else 0
-            behind = array + max(behind, loads if self._is_last(number) else 0)
+            behind = array + max(behind, loads if self._ends_before_next(number) else 0)
             if layer and layer.mode != "matmul" and layer.terms == 1 == layer.repeats:
-                size = layer.weight_bytes(self.config, layer.out_channels, layer.channels)
+                size = residency.layer_constants(self.config, layer)
                 weights, room = weights + size, min(room + min(size, self.plan.free(number)), self.config.sram)
             loads = (weights - room) // bus * beats
             found.append(max(behind, loads))
         return found[::-1]
 
-    def _is_last(self, number: int) -> bool:
+    def _ends_before_next(self, number: int) -> bool:
         """Whether the array is sure to have done all of a stage before it begins with the next one."""
         if not self._is_beside(number):
             return True
