@@ -178,12 +178,13 @@ private:
 
     void choose() {
         size_t place = 0;
-        if (passed < p.queue)
-            for (size_t n = 0; n < queue.size() && n < size_t(p.queue); ++n)
-                if (banks[size_t(queue[n].bank)].promised == queue[n].row) {
-                    place = n;
-                    break;
-                }
+        const Request& oldest = queue.front();
+        const int64_t open = banks[size_t(oldest.bank)].promised;
+        if (open >= 0 && open != oldest.row && passed < p.queue) {
+            const size_t past = std::min(queue.size(), size_t(p.queue));
+            while (++place < past && (queue[place].bank != oldest.bank || queue[place].row != open)) {}
+            if (place == past) place = 0;
+        }
         passed = place ? passed + 1 : 0;
         const Request request = queue[place];
         queue.erase(queue.begin() + int64_t(place));

@@ -139,10 +139,12 @@ private:
     void choose(i64 now) {
         fill(now);
         if (refresh <= now) refreshes(now);
+        // A row that is wanted is not closed, for some time.
         size_t place = 0;
-        if (passed < p.queue)
-            for (size_t n = 0; n < queue.size(); ++n)
-                if (banks[size_t(queue[n].bank)].row == queue[n].row) {
+        const i64 bank = queue[0].bank, row = banks[size_t(bank)].row;
+        if (row >= 0 && row != queue[0].row && passed < p.queue)
+            for (size_t n = 1; n < queue.size(); ++n)
+                if (queue[n].bank == bank && queue[n].row == row) {
                     place = n;
                     break;
                 }

@@ -18,9 +18,8 @@ LONG_AGO = -(1 << 60)
 class _Burst:
     number: int
     write: bool
-    parts: list[range]  # of each beat: its requests
+    parts: deque[range]  # requests of each beat, or of the response, that are to come
     ready: list[int]  # of each request: the cycle in which its data are there; 0 until that is known
-    left: int
 
 
 @dataclass
@@ -142,12 +141,12 @@ class Dram:
         size = beat_bytes or self.bus_bytes
         start = address // size * size
         blocks = range(start // timing.block, (start + beats * size - 1) // timing.block + 1)
-        edges = [start + n * size for n in range(beats + 1)]
-        parts = [
+        edges = [start, start + beats * size] if write else [start + n * size for n in range(beats + 1)]
+        parts = deque(
             range(low // timing.block - blocks[0], (high - 1) // timing.block - blocks[0] + 1)
             for low, high in pairwise(edges)
-        ]
-        burst = _Burst(side.count, write, parts, [0] * len(blocks), len(blocks))
+        )
+        burst = _Burst(side.count, write, parts, [0] * len(blocks))
         side.count += 1
         side.open.append(burst)
         if write:
@@ -183,16 +182,16 @@ class Dram:
         end = self._commands(now, request)
         self._chosen = now
         burst = request.burst
-        burst.ready[request.part] = self.timing.ready(end)
-        burst.left -= 1
+        burst.ready[request.part] = self.timing.ready(end)  # above 0
         return self._beats(burst.write)
 
     def _choice(self) -> _Request:
         """The request that is served next, taken from the queue."""
-        place = 0
-        if self._passed < self.timing.queue:
+        oldest, place = self._queue[0], 0
+        row = self._banks[oldest.bank].row
+        if row not in (None, oldest.row) and self._passed < self.timing.queue:
             first = list(self._queue)[: self.timing.queue]
-            place = next((n for n, r in enumerate(first) if self._banks[r.bank].row == r.row), 0)
+            place = next((n for n, r in enumerate(first) if (r.bank, r.row) == (oldest.bank, row)), 0)
         self._passed = self._passed + 1 if place else 0
         request = self._queue[place]
         del self._queue[place]
@@ -255,13 +254,16 @@ class Dram:
         return end
 
     def _beats(self, write: bool) -> list[Beat]:
-        """The beats, or responses, of the bursts of a direction that are complete and have their turn."""
+        """The beats, or responses, of a direction that have their turn and are known by now."""
         side, found = self._sides[write], list[Beat]()
-        while side.open and not side.open[0].left:
-            burst = side.open.popleft()
-            for parts in [range(len(burst.ready))] if write else burst.parts:
-                cycle = max(side.next, *(burst.ready[part] for part in parts))
+        while side.open:
+            burst = side.open[0]
+            while burst.parts and all(ready := [burst.ready[part] for part in burst.parts[0]]):
+                cycle = max(side.next, *ready)
                 side.next = cycle + 1
-                found.append(Beat(write, burst.number, write, cycle))
-            found[-1] = found[-1]._replace(last=True)
+                burst.parts.popleft()
+                found.append(Beat(write, burst.number, not burst.parts, cycle))
+            if burst.parts:
+                break
+            side.open.popleft()
         return found

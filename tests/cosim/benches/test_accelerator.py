@@ -13,6 +13,7 @@ from dovetail.cosim.benches.accelerator import FAULTS
 from dovetail.cosim.benches.runner import run
 from dovetail.cosim.rtl.setting import Recorder
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -73,3 +74,11 @@ def test_layer_of_a_network(build_cache: Path, tmp_path: Path, share: float) -> 
         case.save(paths[-1])
     assert paths
     bench(build_cache, cases=[str(path) for path in paths], share=share)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["sdram", "ddr4-2400-x16@150MHz"])
+def test_memories_with_rows_and_refreshes(build_cache: Path, memory: str) -> None:
+    config = CONFIG.replace(memory=memory_of(memory))
+    options = {"config": config.to_toml(), "programs": 3, "faults": CAUSES[:3], "share": 0, "seed": 3}
+    assert run(config, "dovetail.cosim.benches.suite.accelerator", options=options, cache=build_cache) == 1
