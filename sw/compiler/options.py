@@ -29,6 +29,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.tiling not in TILINGS:
             raise CompileError(f"tiling must be one of {', '.join(TILINGS)}, not {self.tiling!r}")
+        if not isinstance(self.keep_tensors, bool):
+            raise CompileError(f"keep_tensors must be true or false, not {self.keep_tensors!r}")
         if self.effort not in EFFORTS:
             raise CompileError(f"effort must be 0..{EFFORTS[-1]}, not {self.effort!r}")
 

@@ -109,9 +109,10 @@ def load_program_bytes(data: bytes, path: Path) -> Any:
 
 
 def _free_part(header: str) -> Any:
-    """What follows from the rest: all but the speed of the memory, and what a report makes use of, which is bounded."""
+    """What follows from the rest: all but the speed of the memory, what the host costs, and what a report makes use of,
+    which is bounded."""
     found = json.loads(header)
-    del found["metadata"]["least_activations"], found["config"]["memory"]
+    del found["metadata"]["least_activations"], found["metadata"]["options"]["host"], found["config"]["memory"]
     for layer in found["metadata"]["layers"]:
         del layer["tiles"]
     for operations in found["metadata"]["operations"]:
