@@ -14,6 +14,7 @@ from dovetail.hw.board.sdram import SdramPins
 from dovetail.hw.board.uart import divisor_of
 from dovetail.hw.common.ports import part
 from dovetail.hw.system.design import TRACE, SystemDesign, prefix_of
+from dovetail.isa.config.memory import PLACES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System, configs_of
 from dovetail.isa.host import ADDRESS_BITS
@@ -42,14 +43,21 @@ class BoardDesign(wiring.Component):
     Raises
     ------
     ValueError
-        When the bit rate cannot be had from the clock, the memory not with bus or clock, or when accelerators have
-        different buses.
+        When the bit rate cannot be had from the clock, the memory not with bus or clock, when accelerators have
+        different buses, or more bursts outstanding than the rule of SDRAM has places for.
     """
 
     def __init__(
         self, design: Config | System, *, clock_hz: int, baud: int, memory: BoardMemory, simulation: bool = False
     ) -> None:
         self.configs = configs_of(design)
+        bus = self.configs[0].bus
+        if any(config.bus != bus for config in self.configs) or getattr(design, "memory_bus", bus) != bus:
+            raise ValueError("accelerators of a board must all have the bus of its memory")
+        self._in_flight = sum(config.outstanding for config in self.configs)
+        if memory.chip and self._in_flight > PLACES:
+            bursts = f"at most {PLACES} bursts outstanding, all together"
+            raise ValueError(f"accelerators of a board with SDRAM must have {bursts}, not {self._in_flight}")
         windows: tuple[int, ...] = (0,)
         bits = ADDRESS_BITS
         self._inner: Any
@@ -59,12 +67,8 @@ class BoardDesign(wiring.Component):
         else:
             self._inner = Accelerator(design, simulation=simulation)
         self.memory = memory
-        bus = self.configs[0].bus
-        if any(config.bus != bus for config in self.configs) or getattr(design, "memory_bus", bus) != bus:
-            raise ValueError("accelerators of a board must all have the bus of its memory")
         board = Board(VERSION, memory.bytes, clock_hz, MEMORIES.index(memory.kind), len(self.configs))
         self._link = HostLink(board, divisor=divisor_of(clock_hz, baud), windows=windows, address_bits=bits)
-        self._in_flight = sum(config.outstanding for config in self.configs)
         self._memory = memory.component(bus=bus, outstanding=self._in_flight, clock_hz=clock_hz, simulation=simulation)
         members: dict[str, Any] = {"rx": In(1), "tx": Out(1), "busy": Out(1), "fault": Out(1)}
         if memory.chip:

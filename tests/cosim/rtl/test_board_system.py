@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,9 @@ import pytest
 
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.cosim.rtl.rtl_engine import timeline_of
+from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.board.memory import BoardMemory
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import Part, System
 from dovetail.isa.instructions.table import to_bytes
 from dovetail.isa.link import START_GAP
@@ -23,7 +26,7 @@ from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.runtime.board.board_system import BoardSystem
 from dovetail.sw.runtime.board.link import LinkError
-from dovetail.sw.runtime.engine import RunResult
+from dovetail.sw.runtime.engine import RunResult, without_timeline
 from tests.cosim.rtl.test_c_host import copy
 from tests.cosim.rtl.test_system import TINY, WIDE, together
 
@@ -130,6 +133,36 @@ def test_faults_in_one_while_the_other_goes_on(setting: Setting, host: BoardSyst
         check_runs(setting, jobs, results)
         faults |= {result.fault.cause for result in results if result and result.fault}
     assert len(faults) > 2
+
+
+def test_a_run_that_begins_in_the_middle_of_another(setting: Setting, host: BoardSystem) -> None:
+    """Memory keeps its history then. The registers still name the programs of the run before."""
+    rng = random.Random(7)
+    work = {
+        part.name: legal_program(rng, part.config, count=count)
+        for part, count in zip(setting.system.accelerators, (200, 20), strict=True)
+    }
+    memory, jobs = jobs_of(work)
+    host.run_jobs(memory.copy(), jobs)
+    windows = [part.registers for part in setting.system.accelerators]
+    for number, window in enumerate(windows):
+        host.link.start(1 << number, window)
+    while host.link.wait(1_000_000) != 3:
+        pass
+    results = [without_timeline(memory, partial(host.link.read_register, window=window)) for window in windows]
+    _, later = check_runs(setting, jobs, results)
+    assert START_GAP < later < results[0].cycles
+
+
+def test_boards_that_cannot_be() -> None:
+    def design(*parts: Config) -> BoardDesign:
+        system = System(tuple(Part(f"a{n}", config, n << 12) for n, config in enumerate(parts)))
+        return BoardDesign(system, clock_hz=CLOCK, baud=1_000_000, memory=MEMORIES["sdram"])
+
+    with pytest.raises(ValueError, match=r"^accelerators of a board must all have the bus of its memory$"):
+        design(TINY, WIDE)
+    with pytest.raises(ValueError, match=r"at most 16 bursts outstanding, all together, not 18$"):
+        design(WIDE.replace(outstanding=16), WIDE.replace(outstanding=2))
 
 
 def test_jobs_that_wait(host: BoardSystem) -> None:
