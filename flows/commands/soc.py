@@ -9,6 +9,7 @@ import numpy as np
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT
 from dovetail.cosim.rtl.verilate import wave_format
 from dovetail.cosim.soc.inference import SocInference, run_inference
+from dovetail.cosim.soc.trace import soc_trace
 from dovetail.flows.options.network import (
     add_clock_option,
     add_input_options,
@@ -32,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_clock_option(parser)
     add_input_options(parser)
     parser.add_argument("--output", metavar="Y.npz", type=Path, help="write the outputs, by name")
+    parser.add_argument(
+        "--timeline", metavar="FILE.json", type=Path, help="what host and units do when, for ui.perfetto.dev"
+    )
     parser.add_argument("--waves", metavar="FILE", type=Path, help="dump the SoC's waves (.fst or .vcd; slower)")
     parser.add_argument(
         "--limit",
@@ -96,10 +100,16 @@ def run(args: argparse.Namespace) -> Report:
         "different_outputs": wrong,
         "seconds": found.run.seconds,
     }
+    files: dict[Path, bytes | str] = {}
+    if args.timeline:
+        files[args.timeline] = soc_trace(compiled, found, clock)
+        lines.append(f"timeline     {args.timeline}")
+        data["timeline"] = str(args.timeline)
     if args.output:
-        write_together({args.output: outputs_file(args.output, [found.outputs], batch)})
+        files[args.output] = outputs_file(args.output, [found.outputs], batch)
         data["output"] = str(args.output)
         lines.append(f"outputs      {args.output}: {', '.join(found.outputs)}")
+    write_together(files)
     if args.waves:
         data["waves"] = str(args.waves)
         lines.append(f"waves        {args.waves}")
@@ -111,14 +121,18 @@ def _check(args: argparse.Namespace) -> None:
     """Check the options before anything takes time. Raises DovetailError."""
     if args.limit < 1:
         raise DovetailError(f"--limit must be at least 1 cycle, not {args.limit}")
+    if args.timeline is not None and args.timeline.suffix != ".json":
+        raise DovetailError(f"--timeline must end in .json, not {args.timeline}")
+    for option in ("timeline", "waves"):
+        path: Path | None = getattr(args, option)
+        if path is not None and not path.parent.is_dir():
+            raise DovetailError(f"--{option}: {path.parent} must be a folder")
     if args.waves is None:
         return
     try:
         wave_format(args.waves)
     except ValueError as error:
         raise DovetailError(f"--{error}") from None
-    if not args.waves.parent.is_dir():
-        raise DovetailError(f"--waves: {args.waves.parent} must be a folder")
 
 
 def _estimated(cycles: int | None, measured: int) -> str:

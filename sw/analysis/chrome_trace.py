@@ -8,7 +8,7 @@ drops events that overlap.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dovetail.isa.instructions.table import Unit
@@ -24,8 +24,7 @@ def chrome_trace(history: History, clock: float | None = None) -> str:
     Categories: ``operation`` (its durations add up to the unit's BUSY counter, fetches included), ``wait`` (to its
     TOKEN counter), ``layer``.
     """
-    scale = 1 if clock is None else 1e6 / clock
-    events = ",\n".join(json.dumps(event) for event in _events(history, scale))
+    scale = scale_of(clock)
     about = {
         "network": history.network,
         "config_hash": f"{history.config.hash:016x}",
@@ -33,14 +32,30 @@ def chrome_trace(history: History, clock: float | None = None) -> str:
         "cycles": history.cycles,
         "microseconds_per_cycle": scale,
     }
-    return f'{{"traceEvents": [\n{events}\n],\n"displayTimeUnit": "ns",\n"otherData": {json.dumps(about)}}}\n'
+    return trace_text(_events(history, scale), about)
+
+
+def scale_of(clock: float | None) -> float:
+    """Microseconds of a cycle at a clock in Hz; a cycle is one of them without."""
+    return 1 if clock is None else 1e6 / clock
+
+
+def trace_text(events: Iterable[dict[str, Any]], about: dict[str, Any]) -> str:
+    """A file's text, an event per line."""
+    lines = ",\n".join(json.dumps(event) for event in events)
+    return f'{{"traceEvents": [\n{lines}\n],\n"displayTimeUnit": "ns",\n"otherData": {json.dumps(about)}}}\n'
+
+
+def thread_names(names: Iterable[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+    """Threads by number, in their order."""
+    for thread, name in names:
+        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_name", "args": {"name": name}}
+        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
 
 
 def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "pid": PROCESS, "name": "process_name", "args": {"name": history.network}}
-    for thread, name in [(LAYERS, "layers"), *((UNITS + unit, unit.name) for unit in Unit)]:
-        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_name", "args": {"name": name}}
-        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
+    yield from thread_names([(LAYERS, "layers"), *((UNITS + unit, unit.name) for unit in Unit)])
 
     def at(cycle: int) -> float:
         return round(cycle * scale, 3)

@@ -125,7 +125,18 @@ def test_the_command(
     data = json.loads(capsys.readouterr().out)
     assert data["equal"] and data["cycles"] == data["steps"][-1]["end"]
     assert data["segments"][0]["processor_bursts"] and (tmp_path / "y.npz").exists()
-    assert main(call) == 0
+    trace = tmp_path / "t.json"
+    assert main([*call, "--timeline", str(trace)]) == 0
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    host = [event for event in events if event["cat"] == "host"]
+    assert [(event["name"], event["ts"] + event["dur"]) for event in host] == [
+        (step["name"], step["end"]) for step in data["steps"]
+    ]
+    units = [event for event in events if event["cat"] == "operation"]
+    (segment,) = (event for event in host if event["name"] == "segment 0")
+    assert len(units) > 10
+    assert min(event["ts"] for event in units) > segment["ts"]
+    assert max(event["ts"] + event["dur"] for event in units) < segment["ts"] + segment["dur"]
     out = capsys.readouterr().out
     assert "outputs      EQUAL to those of the model" in out
 
@@ -135,6 +146,8 @@ def test_the_command(
     [
         (["--limit", "0"], "--limit must be at least 1 cycle, not 0"),
         (["--waves", "w.txt"], "--waves must be a .fst or .vcd file, not w.txt"),
+        (["--timeline", "t.png"], "--timeline must end in .json, not t.png"),
+        (["--timeline", "/nowhere/t.json"], "--timeline: /nowhere must be a folder"),
         (["--waves", "/nowhere/w.fst"], "--waves: /nowhere must be a folder"),
     ],
 )
