@@ -10,6 +10,7 @@ import pytest
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.isa.config.given import MemoryTiming
+from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
@@ -109,3 +110,11 @@ def test_other_depthwise_scenarios(depthwise: str, build_cache: Path) -> None:
 @pytest.mark.parametrize("array", [(8, 8), (16, 16)])
 def test_whole_mobilenet(array: tuple[int, int], build_cache: Path) -> None:
     lockstep(str(MODELS / MOBILENET), Config(ic_lanes=array[0], oc_lanes=array[1], sram="512 KiB"), build_cache)
+
+
+@pytest.mark.slow
+@trained
+@pytest.mark.parametrize("memory", ["sdram", "ddr3-1600-x16", "ddr4-2400-x16@400MHz", "lpddr4-3200-x16@200MHz"])
+def test_memories_with_rows_and_refreshes(memory: str, build_cache: Path) -> None:
+    for network in TINY.values():
+        lockstep(str(MODELS / network), SMALL.replace(memory=memory_of(memory)), build_cache)
