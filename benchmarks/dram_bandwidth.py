@@ -4,8 +4,8 @@ for another simulator of DRAM.
     python benchmarks/dram_bandwidth.py zoo:resnet8 ddr4-2400-x16 --config small --trace resnet8.txt
 
 Bursts go to memory in the order in which the program's transfers start, `--outstanding` of each direction at a time;
-the bus takes no time. A line of the file is a burst: R or W, then the addresses of its blocks. In the file an address is
-cut as row, bank, group, column, whatever the model's map is.
+the bus takes no time. A line of the file is a burst: R or W, then the addresses of its blocks. In the file an address
+is cut as row, bank, group, column, whatever the model's map is.
 """
 
 import argparse
