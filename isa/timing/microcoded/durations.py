@@ -68,7 +68,7 @@ def start(config: Config) -> int:
 
 def fetch(config: Config) -> int:
     """Cycles that it takes to read a word, in two beats."""
-    memory = config.memory
+    memory = config.like_fixed
     second = max(2 * STEP + memory.read_latency, memory.beat_cycles)
     return 3 * STEP + memory.read_latency + second
 
@@ -104,7 +104,7 @@ def steps_to(config: Config, op: Op) -> int:
 
 def _transfer(config: Config, op: Op, view: View) -> int:
     read = op == Op.DMA_READ
-    memory = config.memory
+    memory = config.like_fixed
     beat = 23 * STEP + 2 + memory.read_latency if read else 18 * STEP + 4 * READ + 3 + memory.write_latency
     planes, rows, length = view["COUNT", "planes"], view["COUNT", "rows"], view["LENGTH"]
     row_step, plane_step = view["MEM_ROW_STEP"] % 4, view["MEM_PLANE_STEP"] % 4
