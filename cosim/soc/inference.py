@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.cosim.rtl.rtl_engine import RtlError
 from dovetail.cosim.soc.build import HOST_BYTES, MAIN, TRAP, compile_program, runtime_files, soc_header
-from dovetail.cosim.soc.simulation import TOP, Run, SocRun, run_program
+from dovetail.cosim.soc.simulation import TOP, Run, SocError, SocRun, run_program
 from dovetail.hw.soc.design import PERIPHERAL, REGISTERS
 from dovetail.hw.soc.peripheral import Register
 from dovetail.isa.common.sizes import round_up
@@ -118,7 +117,7 @@ def run_inference(
     ------
     NetworkError
         The network has a node on the host for which there is no C.
-    RtlError, ToolError
+    SocError, RtlError, ToolError
         See :func:`~dovetail.cosim.soc.simulation.run_program`; the program ends with an error.
     """
     project = project_of(compiled)
@@ -151,7 +150,7 @@ def run_inference(
     run = run_program(compiled.config, memory, cache=cache, limit=limit, waves=waves)
     if run.status:
         what = f"trap {run.status - TRAP}" if run.status >= TRAP else run.console.strip()
-        raise RtlError(f"the program has ended with an error: {what}")
+        raise SocError(f"the program has ended with an error: {what}")
     outputs = {
         port.name: memory[ports[port.name] :][: _bytes(port)].view(port.dtype).reshape(port.shape).copy()
         for port in compiled.graph.outputs

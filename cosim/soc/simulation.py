@@ -20,6 +20,7 @@ from dovetail.hw.soc.vexriscv import vexriscv_verilog
 from dovetail.hw.verilog import simulation_verilog
 from dovetail.isa.common.build_cache import noted_library
 from dovetail.isa.config.resolved import Config
+from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.engine import Bytes
 
 TOP = "soc"
@@ -29,6 +30,10 @@ STEP = 1 << 20
 FIGURES = ("origin", "past", "bursts")
 """Of a run."""
 RUNNING, PROTOCOL, NO_ANSWER = -1, 1, 2
+
+
+class SocError(DovetailError):
+    """A program on the SoC does not end well."""
 
 
 class Mark(NamedTuple):
@@ -85,8 +90,10 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
 
     Raises
     ------
-    RtlError
+    SocError
         There is no end within the limit, or an access of the processor leads nowhere.
+    RtlError
+        The hardware breaks the bus protocol.
     ToolError
         A tool is missing or fails.
     """
@@ -109,7 +116,9 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
             status = library.soc_go(soc, ctypes.c_uint64(min(STEP, left)))
         seconds = time.perf_counter() - start
         if status:
-            raise RtlError(_failure(status, limit, library.soc_violation(soc), library.soc_console(soc)))
+            if status == PROTOCOL:
+                raise RtlError(f"AXI protocol: {library.soc_violation(soc).decode()}")
+            raise SocError(_failure(status, limit, library.soc_console(soc)))
 
         def rows(name: str, columns: int, *number: ctypes.c_uint64) -> npt.NDArray[np.int64]:
             get = getattr(library, f"soc_{name}")
@@ -135,10 +144,9 @@ def run_program(config: Config, memory: Bytes, *, cache: Path, limit: int, waves
         library.soc_delete(soc)
 
 
-def _failure(status: int, limit: int, violation: bytes, console: bytes) -> str:
+def _failure(status: int, limit: int, console: bytes) -> str:
     reasons = {
-        RUNNING: f"the program must end within {limit:,} cycles",
-        PROTOCOL: f"AXI protocol: {violation.decode()}",
+        RUNNING: f"the program must end within {limit:,} cycles; give it more with a higher limit",
         NO_ANSWER: "the program has used an address where nothing is",
     }
     said = console.decode(errors="replace").strip()

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.cosim.rtl.rtl_engine import RtlError
 from dovetail.cosim.soc.build import HOST_BYTES, TRAP, compile_program, loaded_parts, soc_header
 from dovetail.cosim.soc.inference import SocInference, run_inference
-from dovetail.cosim.soc.simulation import SocRun, run_program
+from dovetail.cosim.soc.simulation import SocError, SocRun, run_program
 from dovetail.flows.cli import main
 from dovetail.hw.soc.vexriscv import vexriscv_verilog
 from dovetail.isa.common.cplusplus import ToolError
@@ -63,9 +62,9 @@ def test_a_network_from_reset_to_result(build_cache: Path) -> None:
 
     assert ran("int main(void) { return 77; }", build_cache).status == 77
     assert ran('int main(void) { __asm__(".word 0"); return 0; }', build_cache).status == TRAP + ILLEGAL_INSTRUCTION
-    with pytest.raises(RtlError, match="the program must end within 20,000 cycles"):
+    with pytest.raises(SocError, match="the program must end within 20,000 cycles"):
         ran("int main(void) { for (;;); }", build_cache)
-    with pytest.raises(RtlError, match="the program has used an address where nothing is; its console says 'x'"):
+    with pytest.raises(SocError, match="the program has used an address where nothing is; its console says 'x'"):
         ran("int main(void) { *(volatile int *)SOC_CONSOLE = 'x'; return *(volatile int *)0x7fffff00; }", build_cache)
 
 
@@ -125,6 +124,9 @@ def test_the_command(
     data = json.loads(capsys.readouterr().out)
     assert data["equal"] and data["cycles"] == data["steps"][-1]["end"]
     assert data["segments"][0]["processor_bursts"] and (tmp_path / "y.npz").exists()
+    assert main([*call, "--limit", "1000"]) == 2
+    error = "the program must end within 1,000 cycles; give it more with a higher limit"
+    assert capsys.readouterr().err == f"dovetail: error: {error}\n"
     trace = tmp_path / "t.json"
     assert main([*call, "--timeline", str(trace)]) == 0
     events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
