@@ -30,26 +30,31 @@ struct DramModel final : MemoryModel {
         groups.assign(size_t(p.groups), {});
         next_read = next_write = 0;
         activates.assign(4, LONG_AGO);
-        waiting = passed = 0;
+        waiting = rows = passed = 0;
         refresh_in = p.refi + 1;  // due at tick refi
     }
 
     void begin(bool) override {
         // Ticks that begin before this cycle does.
         const int64_t until = (cycle * p.dram_clock + p.clock - 1) / p.clock;
+        if (chosen.empty() && queue.empty() && coming[0].empty() && coming[1].empty() && refresh_in > until - tick) {
+            refresh_in -= until - tick;
+            tick = until;
+        }
         while (tick < until) step();
         // Data that have come by now.
         while (!moving.empty() && (moving.front().end + p.back) * p.clock <= cycle * p.dram_clock) {
             Moving& one = moving.front();
             Burst& burst = burst_of(one.write, one.burst);
             burst.there[one.part] = true;
+            --burst.left;
             moving.pop_front();
         }
         takes[0] = sides[0].bursts.size() < PLACES;
         takes[1] = sides[1].bursts.size() < PLACES;
         takes_beat = true;
         gives_beat = !sides[0].bursts.empty() && is_there(sides[0].bursts.front());
-        answers = !sides[1].bursts.empty() && all_there(sides[1].bursts.front());
+        answers = !sides[1].bursts.empty() && !sides[1].bursts.front().left;
         ++cycle;
     }
 
@@ -62,6 +67,7 @@ struct DramModel final : MemoryModel {
         burst.number = side.first + side.bursts.size();
         burst.there.assign((burst.end - 1) / block() - burst.at / block() + 1, false);
         burst.base = burst.at / block();
+        burst.left = burst.there.size();
         side.bursts.push_back(burst);
         if (!write) send(false, side.bursts.back());
     }
@@ -87,6 +93,7 @@ private:
         uint64_t at, end, base, number;  // the next beat's address; of the first block, in blocks
         unsigned size;
         std::vector<bool> there;  // by block
+        size_t left;              // blocks that are not
     };
     struct Side {
         std::deque<Burst> bursts;  // that have not ended
@@ -129,7 +136,8 @@ private:
     std::vector<Group> groups;
     std::deque<int64_t> activates;  // the latest four
     int64_t next_read, next_write;  // the first tick of a READ, of a WRITE, anywhere
-    int64_t waiting, passed;        // requests in `chosen`; choices that passed over the oldest request
+    int64_t waiting, rows;          // requests in `chosen`; what is there that waits for a row or is a refresh
+    int64_t passed;                 // choices that passed over the oldest request
 
     uint64_t block() const { return uint64_t(p.width / 8 * p.burst_length); }
     Burst& burst_of(bool write, uint64_t number) { return sides[write].bursts[number - sides[write].first]; }
@@ -143,10 +151,6 @@ private:
         for (uint64_t b = burst.at / block(); b <= (burst.at + burst.size - 1) / block(); ++b)
             if (!burst.there[b - burst.base]) return false;
         return true;
-    }
-
-    static bool all_there(const Burst& burst) {
-        return std::find(burst.there.begin(), burst.there.end(), false) == burst.there.end();
     }
 
     // What was taken in the cycle that has just begun (whose number `cycle` no longer is) is on its way to the queue.
@@ -165,6 +169,7 @@ private:
             refresh_in = p.refi;
             for (Bank& bank : banks) bank.promised = -1;
             chosen.push_back({{}, REFRESH});
+            ++rows;
         }
         for (auto& requests : coming)
             while (!requests.empty() && requests.front().arrival <= tick) {
@@ -190,6 +195,7 @@ private:
         queue.erase(queue.begin() + int64_t(place));
         int64_t& row = banks[size_t(request.bank)].promised;
         chosen.push_back({request, row == request.row ? COLUMN : row < 0 ? ACTIVATE : PRECHARGE});
+        rows += row != request.row;
         row = request.row;
         ++waiting;
     }
@@ -198,11 +204,12 @@ private:
     void command() {
         uint64_t busy = 0;  // banks of requests before this one
         bool activate = true, column = true;  // none before waits for it
-        for (auto it = chosen.begin(); it != chosen.end();) {
+        for (auto it = chosen.begin(); it != chosen.end() && (column || rows);) {
             Chosen& one = *it;
             if (one.need == REFRESH) {
                 if (it == chosen.begin() && refresh()) {
                     it = chosen.erase(it);
+                    --rows;
                     continue;
                 }
                 return;  // what follows waits for it: it needs rows that are closed
@@ -223,6 +230,7 @@ private:
                 bank.column = tick + p.rcd;
                 bank.precharge = tick + p.ras;
                 one.need = COLUMN;
+                --rows;
             } else if (one.need == COLUMN && column && tick >= bank.column && tick >= (one.write ? next_write : next_read) &&
                        tick >= (one.write ? group.write : group.read)) {
                 give(one, bank, group);

@@ -285,7 +285,9 @@ class RtlEngine(DeviceEngine):
 
     def stall(self, seed: int, *, one_in: int, longest: int) -> None:
         """From now on, one bus handshake in ``one_in`` puts off the next one of its channel by 1 to ``longest`` cycles,
-        at random. ``one_in`` = 0 ends that. A :meth:`reset` does too."""
+        at random. ``one_in`` = 0 ends that. A :meth:`reset` does too. Raises ValueError unless memory is ``fixed``."""
+        if not isinstance(self._config.memory, MemoryTiming):
+            raise ValueError(f"stall needs memory of kind fixed, not {self._config.memory.label}")
         self._library.acc_stalls(self._handle, ctypes.c_uint64(seed), ctypes.c_uint32(one_in), ctypes.c_uint32(longest))
 
     @property
