@@ -220,7 +220,11 @@ def plan_network(
     graph = network if isinstance(network, ir.Graph) else _read(network, shapes)
     options = Options(effort=effort)
     if mode == MODES[0]:
-        return SystemNetwork(latency_plan(system, graph, options), options)
+        shared = SystemNetwork(latency_plan(system, graph, options), options)
+        # Small networks may not be worth sharing.
+        if shared.gain is None or shared.gain >= 1:
+            return shared
+        return SystemNetwork(throughput_plan(system, graph, options, 1), options)
     return SystemNetwork(throughput_plan(system, graph, options, inferences), options, mode)
 
 

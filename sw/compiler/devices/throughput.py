@@ -6,11 +6,14 @@ one after the other; by how many cycles is tried out on the whole system.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from operator import itemgetter
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.compile import Code
 from dovetail.sw.compiler.devices.pieces import check_layers, compiled, configs_of
@@ -44,14 +47,32 @@ def throughput_plan(system: System, graph: ir.Graph, options: Options, inference
         raise CompileError("mode must be latency: no accelerator of the system can compute the whole network")
     cycles = {name: _cycles(system, name, code) for name, code in able.items()}
     own = {name: layout.take(Layout.own_bytes(code)) for name, code in able.items()}
-    busy, tasks = dict.fromkeys(able, 0), list[Task]()
-    for inference in range(inferences):
-        name = min(able, key=lambda name: busy[name] + cycles[name])
-        busy[name] += cycles[name]
+    nodes = tuple(node.name for node in graph.nodes if not isinstance(node, ir.Constant))
+    tasks = []
+    for inference, (name, earliest) in enumerate(_order(system, able, cycles, inferences)):
         words, address = layout.program(able[name], inference=inference, own=own[name])
-        nodes = tuple(node.name for node in graph.nodes if not isinstance(node, ir.Constant))
-        tasks.append(Task(Job(name, words, address), nodes, inference=inference))
-    return layout.plan(system, _staggered(system, tasks, min(cycles.values())))
+        tasks.append(Task(Job(name, words, address, earliest=earliest), nodes, inference=inference))
+    return layout.plan(system, tasks)
+
+
+def _order(
+    system: System, codes: Mapping[str, Code], cycles: Mapping[str, int], inferences: int
+) -> list[tuple[str, int]]:
+    """The accelerator of each inference, and its earliest start, so that all take the fewest cycles. Slow ones get none
+    where memory has no room for them."""
+    best, least = list[tuple[str, int]](), None
+    names = sorted(codes, key=lambda name: cycles[name])
+    for count in range(len(names), 0, -1):
+        busy, jobs = dict.fromkeys(names[:count], 0), list[Job]()
+        for _ in range(inferences):
+            name = min(busy, key=lambda name: busy[name] + cycles[name])
+            busy[name] += cycles[name]
+            jobs.append(Job(name, codes[name].segments[0].words))
+        tried, took = _staggered(system, jobs, cycles[names[0]])
+        if least is not None and took >= least:
+            break
+        best, least = [(job.accelerator, job.earliest) for job in tried], took
+    return best
 
 
 def alone(system: System, graph: ir.Graph, options: Options) -> dict[str, int | None]:
@@ -74,20 +95,19 @@ def _codes(system: System, share: Share, layout: Layout, options: Options) -> di
 
 def _cycles(system: System, name: str, code: Code) -> int:
     """Cycles of a program while the others rest."""
-    return time_jobs(system, [Job(name, code.segments[0].words)], memory_bytes=1 << 32).cycles
+    return time_jobs(system, [Job(name, code.segments[0].words)], memory_bytes=ADDRESS_SPACE).cycles
 
 
-def _staggered(system: System, tasks: list[Task], cycles: int) -> list[Task]:
-    """The tasks with the starts that take the fewest cycles in all."""
-    first = {task.job.accelerator: number for number, task in reversed(list(enumerate(tasks)))}
+def _staggered(system: System, jobs: list[Job], cycles: int) -> tuple[list[Job], int]:
+    """The jobs with the starts that take the fewest cycles in all, and these."""
+    first = {job.accelerator: number for number, job in reversed(list(enumerate(jobs)))}
     order = [first[part.name] for part in system.accelerators if part.name in first]
-    best, least = tasks, None
-    for divisor in LATER if len(order) > 1 else ():
+    found = []
+    for divisor in LATER if len(order) > 1 else LATER[:1]:
         later = cycles // (divisor * len(order)) if divisor else 0
-        tried = list(tasks)
+        tried = list(jobs)
         for place, number in enumerate(order):
-            tried[number] = replace(tasks[number], job=replace(tasks[number].job, earliest=later * place))
-        took = time_jobs(system, [task.job for task in tried], memory_bytes=1 << 32).cycles
-        if least is None or took < least:
-            best, least = tried, took
-    return best
+            tried[number] = replace(jobs[number], earliest=later * place)
+        found.append((time_jobs(system, tried, memory_bytes=ADDRESS_SPACE).cycles, tried))
+    took, best = min(found, key=itemgetter(0))
+    return best, took

@@ -58,6 +58,15 @@ def test_faster_accelerators_get_larger_shares() -> None:
     assert fair.times.cycles < even.times.cycles
 
 
+@pytest.mark.parametrize("name", ["inception_block", "shuffle_block", "autoencoder"])
+def test_no_plan_takes_longer_than_the_fastest_accelerator_alone(name: str) -> None:
+    system = system_of(Config.load("ulx3s"), Config.load("default"), memory_bytes=4 << 20)
+    for mode, inferences in (("latency", 1), ("throughput", 3)):
+        network = plan_network(graph_of(name), system, effort=0, mode=mode, inferences=inferences)
+        assert network.gain and network.gain >= 1, mode
+    check_outputs(plan_network(graph_of(name), system, effort=0))
+
+
 def test_many_inferences_on_two_accelerators() -> None:
     network = plan_network(graph_of("dscnn"), system_of(TINY, WIDE), effort=0, mode="throughput", inferences=6)
     rng = np.random.default_rng(7)
