@@ -224,11 +224,13 @@ class Frontend(wiring.Component):
         m.d.sync += [at_last.eq(reading + 1 == self.pages), more.eq(to_fetch != self.pages)]
 
         # Stage A: the word leaves the buffer; stage W: it waits for the decoder; stage B: decoded. A page's first read
-        # is in the end cycle of its fetch.
+        # is in the end cycle of its fetch. Whether W takes a word is known late. So A does not wait for it: there is a
+        # place S beside A for the word that W did not take, and A only stops when both are full.
         a_valid = Signal()
         a_first = Signal()
         a_past = Signal()
         select = Signal(exact_log2(width // WORD_BITS))
+        s_valid, s_first, s_past, s = Signal(), Signal(), Signal(), Signal(WORD_BITS)
         w_valid = Signal()
         w_first = Signal()
         w_past = Signal()
@@ -239,15 +241,11 @@ class Frontend(wiring.Component):
         fetching = Signal()  # before it a page is fetched
         advance_a, advance_w, advance_b, taken = Signal(), Signal(), Signal(), Signal()
         available = Signal()
-        # All stages hold a word. Kept as it is, so that a LUT makes it of registers, and only one more follows `taken`,
-        # which comes late.
-        full = Signal(attrs={"keep": 1})
-        m.d.comb += full.eq(a_valid & w_valid & b_valid)
         m.submodules.decoder = decoder = Decoder(config)
         m.d.comb += [
             advance_b.eq(~b_valid | taken),
-            advance_w.eq(~(w_valid & b_valid) | taken),
-            advance_a.eq(~full | taken),
+            advance_w.eq(~w_valid | advance_b),
+            advance_a.eq(~(a_valid & s_valid)),
             available.eq(active & (past_end | (ahead != turned) | self.fetched)),
             turns.eq(advance_a & available & ~past_end & index_last),
             read.en.eq(advance_a & available),
@@ -266,12 +264,16 @@ class Frontend(wiring.Component):
         with m.If(turns):
             m.d.sync += [reading.eq(reading + 1), past_end.eq(at_last)]
         m.d.sync += [turned.eq(turns), ahead.eq(ahead + self.fetched - turned)]
+        word = read.data.word_select(select, WORD_BITS)
+        m.d.sync += s_valid.eq(~advance_w & (s_valid | a_valid))
+        with m.If(~s_valid):
+            m.d.sync += [s_first.eq(a_first), s_past.eq(a_past), s.eq(word)]
         with m.If(advance_w):
             m.d.sync += [
-                w_valid.eq(a_valid),
-                w_first.eq(a_first),
-                w_past.eq(a_past),
-                w.eq(read.data.word_select(select, WORD_BITS)),
+                w_valid.eq(s_valid | a_valid),
+                w_first.eq(Mux(s_valid, s_first, a_first)),
+                w_past.eq(Mux(s_valid, s_past, a_past)),
+                w.eq(Mux(s_valid, s, word)),
             ]
         with m.If(advance_b):
             goes = w_valid & ~w_past & ~decoder.decoded.end & ~decoder.decoded.bad
@@ -345,7 +347,8 @@ class Frontend(wiring.Component):
         with m.Else():
             m.d.comb += cause.eq(first_cause(b))
         stops = b_valid & (b.end | b.bad)
-        moves = available & advance_a | a_valid & advance_w | w_valid & advance_b | fetches | taken | ~fetching & stops
+        moves = available & advance_a | a_valid & ~s_valid | s_valid & advance_w | w_valid & advance_b
+        moves |= fetches | taken | ~fetching & stops
         m.d.comb += [
             self.fault.cause.eq(cause),
             self.fault.pc.eq(pc),
@@ -362,6 +365,7 @@ class Frontend(wiring.Component):
                 fetching.eq(self.pages != 0),
                 to.eq(0),
                 address.eq(self.program),
+                s_valid.eq(0),
                 w_valid.eq(0),
                 b_valid.eq(0),
                 reading.eq(0),
