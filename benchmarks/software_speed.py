@@ -1,5 +1,5 @@
 """Speed of the software side on MobileNetV1 1.0 224: compile plus exact timing, cold and warm; model inference; the
-timing of a program alone.
+timing of a program alone, before memories of every kind, and of four at one memory.
 
     python benchmarks/software_speed.py [NETWORK]
 
@@ -9,14 +9,17 @@ Prints medians of several runs, in seconds. Run it on an idle machine.
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from unittest import mock
 
 import numpy as np
 
 import dovetail
+from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.timing import core
 from dovetail.isa.timing.run import time_program
+from dovetail.isa.timing.system import Begun, time_system
 from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -29,6 +32,16 @@ def median(action: Callable[[int], object], runs: int) -> float:
         action(number)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def alone_once(config: dovetail.Config, words: np.ndarray, _: int) -> None:
+    """Times a program of one accelerator."""
+    time_program(config, words)
+
+
+def together_once(system: System, begun: Mapping[str, Begun], _: int) -> None:
+    """Times the programs of a system."""
+    time_system(system, begun)
 
 
 def main() -> None:
@@ -63,6 +76,13 @@ def main() -> None:
     words = np.array(compile_network(graph, small).code.segments[0].words)
     times = median(lambda _: time_program(small, words), 3 * arguments.runs)
     print(f"exact times of a program of {len(words):,} words:       {1000 * times:.2f} ms")
+    for name in ("fixed", "sdram", "ddr3-1600-x16", "ddr4-2400-x16"):
+        one = small.replace(memory=name)
+        system = System(tuple(Part(f"a{n}", one, WINDOW * n) for n in range(4)), memory=one.memory)
+        begun = {part.name: Begun(words) for part in system.accelerators}
+        alone = median(partial(alone_once, one, words), arguments.runs)
+        four = median(partial(together_once, system, begun), arguments.runs)
+        print(f"with {name + ':':16} one accelerator {1000 * alone:6.2f} ms, a system of four {1000 * four:6.2f} ms")
     with mock.patch.object(core, "library", lambda: None):
         times = median(lambda _: time_program(small, words), arguments.runs)
     print(f"the same in Python, as where there is no compiler: {1000 * times:.2f} ms")
