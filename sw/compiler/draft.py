@@ -62,8 +62,9 @@ def plan(partition: Partition) -> Draft:
             better.append((found, cycles))
             limit = cycles
     for found, cycles in reversed(better):
-        if cycles < least:  # else another one has fewer on the larger memory
-            best, least = min((best, least), found.on(partition.config, cycles), key=itemgetter(1))
+        # Else another one has fewer on the larger memory.
+        if cycles < least and (moved := found.on(partition.config, cycles)):
+            best, least = min((best, least), moved, key=itemgetter(1))
     return best
 
 
@@ -115,14 +116,16 @@ class Draft:
         self._inner: Draft | None = None
         self._later: dict[str, int] = {}
 
-    def on(self, config: Config, cycles: int) -> tuple[Draft, int]:
+    def on(self, config: Config, cycles: int) -> tuple[Draft, int] | None:
         """The same draft, which takes ``cycles``, on the larger SRAM of ``config``, and its cycles there. If there are
-        additional waits, tensors near them are tried at other places within their banks, one after the other.
+        additional waits, tensors near them are tried at other places within their banks, one after the other. None if
+        its order of operations would not do there (`Emitter.meets`).
         """
         partition = replace(self.partition, config=config)
         best = self._moved(partition, {})
         least = best.cycles({}, None)
-        assert least is not None
+        if least is None:
+            return None
         for name, later in self._places(best) if least > cycles else ():
             other = self._moved(partition, {**best._later, name: later})
             if (found := other.cycles({}, least - 1)) is not None:

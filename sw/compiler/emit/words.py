@@ -192,6 +192,12 @@ def _moved(operation: _Operation, moved: Moved, forms: dict[int, Form]) -> _Oper
     return operation._replace(form=form, addresses=addresses, reads=reads, writes=writes)
 
 
+def _meet(one: _Operation, other: _Operation) -> bool:
+    """Whether one of two operations writes what the other one touches in SRAM."""
+    pairs = (one.writes, (*other.reads, *other.writes)), (other.writes, one.reads)
+    return any(a < c + d and c < a + b for written, touched in pairs for a, b in written for c, d in touched)
+
+
 class _Load(NamedTuple):
     """A load to emit: after the first ``after`` of the other operations, and before number ``due`` of them."""
 
@@ -230,6 +236,8 @@ class Emitter:
         last one."""
         self._places: dict[int, tuple[Moved, dict[int, Form]]] = {}
         """By layer, where its addresses are on the larger memory, and its forms with addresses of their own there."""
+        self._steps: dict[int, int] = {}
+        """By layer, the number of the call of `place` that brought it."""
         self._operations: list[_Operation] = []
         self._out = 0  # of them
         self._loads: list[_Load] = []
@@ -239,6 +247,9 @@ class Emitter:
         """Of each instruction the SYNC words before it."""
         self.late: set[int] = set()
         """Layers that wait where they do not in ``like``."""
+        self.meets = False
+        """Whether something that goes before an earlier task, as it has nothing to do with it in ``like``, would write
+        what that one touches: a tensor in several banks lies in fewer. There are no words then."""
         self._stored = Stores()
         self._transfers = forms_of(config.like_fixed, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
@@ -256,6 +267,7 @@ class Emitter:
         touched += [transfer.sram_range for task in tasks for transfer in task.loads]
         places = Moved(self.like.config, self.config, residents, touched), dict[int, Form]()
         self._places |= {task.layer: places for task in tasks}
+        self._steps |= dict.fromkeys((task.layer for task in tasks), max(self._steps.values(), default=0) + 1)
 
     def add(self, tasks: Iterable[Task]) -> None:
         """Take tasks, in an order in which they could be executed one by one."""
@@ -285,11 +297,27 @@ class Emitter:
         self._loads[first_load:] = [
             load._replace(operation=_moved(load.operation, *self._places[load.operation.layer])) for load in loads
         ]
+        self.meets |= self._crosses(first, first_load)
+
+    def _crosses(self, first: int, first_load: int) -> bool:
+        """Whether one of these operations and loads meets another one that is of an earlier step and comes later."""
+        operations, loads, steps = self._operations[first:], self._loads[first_load:], self._steps
+        if len({steps[one.layer] for one in operations}) < 2:
+            return False
+        for number, one in enumerate(operations):
+            if any(steps[other.layer] < steps[one.layer] and _meet(one, other) for other in operations[number + 1 :]):
+                return True
+        for number, (load, _, due) in enumerate(loads):
+            behind = [*operations[due - first :], *(other.operation for other in loads[number + 1 :])]
+            if any(steps[other.layer] < steps[load.layer] and _meet(load, other) for other in behind):
+                return True
+        return False
 
     def advance(self, limit: int | None, *, rest: int = 0, more: int = 0, alone: bool = False) -> bool:
         """Write the loads that were added, and all operations that go before them.
 
-        Returns False, as soon as that is sure, if ``cycles`` would exceed ``limit``; the words are of no use then.
+        Returns False, as soon as that is sure, if ``cycles`` would exceed ``limit``, or for what ``meets`` says; the
+        words are of no use then.
 
         Parameters
         ----------
@@ -304,6 +332,8 @@ class Emitter:
         # While more than a page is still to be emitted, the clock is exact.
         last = len(operations) + len(self._loads) + more - PAGE_WORDS
         out = self._out
+        if self.meets:
+            return False
         for number in range(len(self.turns), len(self._loads)):
             load = self._loads[number]
             if limit is not None and number % _LOOKS == 0 and number + out < last and self._by_clock:
@@ -312,6 +342,9 @@ class Emitter:
                     return False
             if self.like:
                 after = due = self.like.turns[number]
+                if any(_meet(load.operation, one) for one in operations[after : load.due]):
+                    self.meets = True
+                    return False
             else:
                 after, due = load.after, load.due
             while out < after or (out < due and self._goes_first(operations[out].form.unit)):
