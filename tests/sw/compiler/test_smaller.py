@@ -1,14 +1,19 @@
 """More SRAM never costs cycles: the plan of a smaller memory runs on a larger one in the same time."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import count
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.compiler.plan.smaller import Moved, smaller
-from dovetail.sw.network import ir
+from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.compiler.test_scheduling import check
@@ -126,3 +131,16 @@ def test_what_is_apart_stays_apart() -> None:
     assert moved.region((0x2100, 16)) == (0x4100, 16)
     assert moved.at(0x3000) == 0x5000
     assert moved.at(0x4000) == 0xA000
+
+
+def test_what_goes_ahead_does_not_meet_a_tensor_in_fewer_banks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inception v1 on 1 MiB: the plan of 512 KiB loads weights of a later layer into the bank of a tensor's beginning,
+    where its end would lie on the larger memory, still to be read."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
+    light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_inception_v1.onnx"
+    made = import_module("collection")._light(light)
+    graph = frontend.load(NetworkFile(light.stem, made.data))
+    compiled = compile_network(graph, SQUARE.replace(sram=1024 * KIB, banks=None), effort=0)
+    outputs = compiled.run(made.sample).outputs
+    for name, value in graph.unbind(reference.evaluate(graph, graph.bind(made.sample))).items():
+        np.testing.assert_array_equal(outputs[name], value)
