@@ -21,7 +21,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.timing.dma import Shape, bursts
-from dovetail.isa.timing.dram import AddressMap, Dram
+from dovetail.isa.timing.memories.dram import AddressMap, Dram
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import FETCH

@@ -17,7 +17,7 @@ import numpy as np
 
 import dovetail
 from dovetail.isa.config.system import WINDOW, Part, System
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.system import Begun, time_system
 from dovetail.sw import frontend
@@ -83,7 +83,7 @@ def main() -> None:
         alone = median(partial(alone_once, one, words), arguments.runs)
         four = median(partial(together_once, system, begun), arguments.runs)
         print(f"with {name + ':':16} one accelerator {1000 * alone:6.2f} ms, a system of four {1000 * four:6.2f} ms")
-    with mock.patch.object(core, "library", lambda: None):
+    with mock.patch.object(engine, "library", lambda: None):
         times = median(lambda _: time_program(small, words), arguments.runs)
     print(f"the same in Python, as where there is no compiler: {1000 * times:.2f} ms")
 

@@ -19,7 +19,8 @@ from dovetail.cosim.benches.bench import pauses
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
-from dovetail.isa.timing.memory import Broken, Direction, answers
+from dovetail.isa.timing.memories.fixed import Direction
+from dovetail.isa.timing.memory import Broken, answers
 
 Responder = Callable[[int, int], AxiResp]
 """What an access (address, bytes) is answered with."""
@@ -159,8 +160,8 @@ class AxiMemory:
 
 
 class TimedMemory:
-    """System memory that answers as early as :class:`~dovetail.isa.timing.memory.Direction` allows, as the model's and
-    the RTL engine's does."""
+    """System memory that answers as early as :class:`~dovetail.isa.timing.memories.fixed.Direction` allows, as the
+    model's and the RTL engine's does."""
 
     def __init__(
         self, dut: Any, prefix: str, contents: bytearray, timing: MemoryTiming, *, respond: Responder | None = None

@@ -12,8 +12,8 @@ from cocotbext.axi import AxiResp
 from dovetail.cosim.benches.axi import Responder, store_beat, within
 from dovetail.isa.config.memory import DramTiming, SdramTiming
 from dovetail.isa.timing.dma import ADDRESS
-from dovetail.isa.timing.dram import Dram
-from dovetail.isa.timing.sdram import Sdram
+from dovetail.isa.timing.memories.dram import Dram
+from dovetail.isa.timing.memories.sdram import Sdram
 from dovetail.isa.timing.sequencer import CHECK, FIRST_ACTION
 
 FIRST_ADDRESS = FIRST_ACTION + 1 + CHECK + ADDRESS

@@ -15,7 +15,7 @@ from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.rtl_engine import accelerator_library
 from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing.memories import numbers_of
+from dovetail.isa.timing.memories.models import numbers_of
 from dovetail.sw.export.driver_files import driver_files
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.memory import Memory
-from dovetail.isa.timing.memories import numbers_of
+from dovetail.isa.timing.memories.models import numbers_of
 
 HEADERS = ("axi_bus.h", "axi_memory.h", "dram_model.h", "memory_model.h", "memory_models.h", "sdram_model.h")
 """What a driver includes that has a memory."""

@@ -25,7 +25,7 @@ from dovetail.flows.output.reply import Report, si
 from dovetail.isa.common.build_cache import LIMIT, builds, default_cache, trim
 from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.common.sizes import parse_bytes
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 
 DISTRIBUTION = "dovetail"
 TOOLS = {
@@ -237,7 +237,7 @@ def cache_folder(path: Path) -> Check:
 
 def timing_core() -> Check:
     """How programs are timed."""
-    if core.library() is not None:
+    if engine.library() is not None:
         return Check("timing core", "ok", "compiled")
     return Check("timing core", "optional", "in Python: the same cycles, slower", "a C++ compiler: apt install g++")
 

@@ -9,7 +9,7 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.memory import Memory, SdramTiming
 from dovetail.isa.config.memory_presets import SDRAM_NANOSECONDS
 from dovetail.isa.link import MEMORIES, SETTLED, SETTLED_JOINED
-from dovetail.isa.timing.sdram import cycles_of
+from dovetail.isa.timing.memories.sdram import cycles_of
 
 
 @dataclass(frozen=True)

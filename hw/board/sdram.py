@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.board.ports import SystemMemory, beats_of
 from dovetail.hw.common.clocking import delayed
 from dovetail.isa.host import DECERR, OKAY
-from dovetail.isa.timing.sdram import LATENCY, MODE_CYCLES, NANOSECONDS, REFRESHES, RETURN, cycles_of
+from dovetail.isa.timing.memories.sdram import LATENCY, MODE_CYCLES, NANOSECONDS, REFRESHES, RETURN, cycles_of
 
 BANK_BITS = 2
 MODE = LATENCY << 4
@@ -93,7 +93,7 @@ class SdramMemory(wiring.Component):
 
     Latency
     -------
-    Depends on rows and refreshes, see `dovetail.isa.timing.sdram`; in an open row a read takes 9 cycles and
+    Depends on rows and refreshes, see `dovetail.isa.timing.memories.sdram`; in an open row a read takes 9 cycles and
     ``bus / width`` per beat. Nothing is done in the first 200 microseconds (``power_up``).
     """
 

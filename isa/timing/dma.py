@@ -1,7 +1,7 @@
 """Timing of the load and store units and of instruction fetch, with the memory behind the bus.
 
 A transfer is rows of bytes; a row is cut into bursts at 256 beats and at 4 KiB boundaries. Times are exact for the
-memory of :class:`~dovetail.isa.timing.memory.Direction`:
+memory of :class:`~dovetail.isa.timing.memories.fixed.Direction`:
 
     issue(n)      = max(issue(n - 1) + ADDRESS, end(n - outstanding) + PLACE)
     first_beat(n) = max(issue(n) + latency, last_beat(n - 1) + beat_cycles)
@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.timing.memory import SRAM_READ, Direction
+from dovetail.isa.timing.memories.fixed import Direction
+from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK, repeat
 
 MAX_BURST = 256

@@ -32,8 +32,8 @@ from dovetail.isa.instructions.checks import (
     share_byte,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
-from dovetail.isa.timing import core
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
+from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.depthwise import depthwise_duration, depthwise_durations
 from dovetail.isa.timing.dma import BOUNDARY, Shape, last_beat, read_duration, write_duration
 from dovetail.isa.timing.memory import Broken, answers
@@ -259,7 +259,7 @@ class Operations:
         columns = [
             np.zeros((len(REGISTERS[unit]), len(mine)), np.int64) for unit, mine in zip(Unit, places, strict=True)
         ]
-        core.registers(words, columns)
+        engine.registers(words, columns)
         self.of_units = [
             UnitOperations(unit, mine, self.ops[mine], list(columns[unit]))
             for unit, mine in zip(Unit, places, strict=True)

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
-from dovetail.isa.timing.core import play_together, run
+from dovetail.isa.timing.core.engine import play_together, run
+from dovetail.isa.timing.core.recurrence import Outcome, Work
+from dovetail.isa.timing.core.rounds import Machine, Task
 from dovetail.isa.timing.memory import ADDRESS_SPACE, BROKEN_BYTES, Broken, answers
 from dovetail.isa.timing.microcoded.run import time_microcoded
 from dovetail.isa.timing.operations import Operations, Rows, bus_error, rules_of
-from dovetail.isa.timing.recurrence import Outcome, Work
-from dovetail.isa.timing.rounds import Machine, Task
 from dovetail.isa.timing.sequencer import (
     END_TO_DONE,
     FIRST_ACTION,

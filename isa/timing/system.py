@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.core import play_together
+from dovetail.isa.timing.core.engine import play_together
+from dovetail.isa.timing.core.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.jobs import Job, check_jobs
 from dovetail.isa.timing.memory import Broken
 from dovetail.isa.timing.operations import Operations
-from dovetail.isa.timing.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.run import check_places, timeline_of, without_words, work_of
 from dovetail.isa.timing.sequencer import Words, as_words
 from dovetail.isa.timing.timeline import Timeline

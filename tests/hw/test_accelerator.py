@@ -39,8 +39,8 @@ class Bench:
         self.top = Accelerator(config, simulation=False, trace=True)
         self.host, bus = self._port(HOST_PREFIX), self._port(MEMORY_PREFIX)
         self.memory = bytearray(memory)
-        self.read = ReadMemory(bus, self.memory, config.memory)
-        self.write = WriteMemory(bus, self.memory, config.memory)
+        self.read = ReadMemory(bus, self.memory, config.like_fixed)
+        self.write = WriteMemory(bus, self.memory, config.like_fixed)
         self.events: list[Event] = []
 
     def _port(self, prefix: str) -> SimpleNamespace:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Op, Unit
-from dovetail.isa.timing.core import play
+from dovetail.isa.timing.core.engine import play
 from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY, UNIT_OF, Fields, Uint64s, Words, as_words
 from dovetail.isa.timing.timeline import Int64s
 

@@ -17,7 +17,7 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler.emit.arena import Arena
@@ -229,7 +229,7 @@ class Emitter:
         """Bytes moved over the bus, by layer."""
         self.arena = Arena(like.config if like else config)
         self._tracker = Tracker(config)
-        self.clock = core.clock(rules_of(config).fetch)
+        self.clock = engine.clock(rules_of(config).fetch)
         self._by_clock = not config.serial  # the clock times queues, and the microcoded accelerator has none
         self.cycles = self.span = 0
         """Cycles of the program, once it has ended, and those from the start of its first operation to the end of the

@@ -17,9 +17,9 @@ from dovetail.cosim.rtl.memory_numbers import HEADERS
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import load
 from dovetail.isa.config.memory import PLACES, DramTiming, Memory, SdramTiming, memory_of
-from dovetail.isa.timing.dram import Dram
-from dovetail.isa.timing.memories import numbers_of
-from dovetail.isa.timing.sdram import Beat, Sdram
+from dovetail.isa.timing.memories.dram import Dram
+from dovetail.isa.timing.memories.models import numbers_of
+from dovetail.isa.timing.memories.sdram import Beat, Sdram
 
 BUS = 16
 """Bytes."""
@@ -103,8 +103,8 @@ class Compiled:
 
 @cache
 def compiled_library() -> ctypes.CDLL:
-    here, core = Path(__file__).parent, files("dovetail.isa.timing")
-    texts = {name: core.joinpath(name).read_text() for name in ("memory.h", "sdram.h", "dram.h")}
+    here, room = Path(__file__).parent, files("dovetail.isa.timing.memories")
+    texts = {name: room.joinpath(name).read_text() for name in ("memory.h", "sdram.h", "dram.h")}
     found = load({"memory_events.cpp": (here / "memory_events.cpp").read_text(), **texts}, default_cache())
     found.memory_new.restype = ctypes.c_void_p
     found.memory_next.restype = found.memory_reports.restype = ctypes.c_int64

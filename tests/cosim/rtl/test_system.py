@@ -18,7 +18,7 @@ from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.host import ID
 from dovetail.isa.timing.interconnect import DATA, TURN, Addresses
 from dovetail.isa.timing.jobs import Job
-from dovetail.isa.timing.memory import Direction
+from dovetail.isa.timing.memories.fixed import Direction
 from dovetail.isa.timing.operations import forget
 from dovetail.isa.timing.system import Begun, time_jobs, time_system
 from dovetail.sw.model.accelerator import Model

@@ -10,7 +10,7 @@ from dovetail.cosim.systemc.build import SystemC
 from dovetail.flows.cli import main
 from dovetail.flows.commands import doctor
 from dovetail.isa.common.cplusplus import ToolError
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 
 REQUIREMENTS = [
     "numpy>=2.0",
@@ -120,11 +120,11 @@ def test_the_projects_own_requirements_are_understood() -> None:
 
 
 def test_how_programs_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "library", lambda: None)
+    monkeypatch.setattr(engine, "library", lambda: None)
     found = doctor.timing_core()
     assert (found.status, found.found) == ("optional", "in Python: the same cycles, slower")
     assert found.way_out == "a C++ compiler: apt install g++"
-    monkeypatch.setattr(core, "library", object)
+    monkeypatch.setattr(engine, "library", object)
     assert doctor.timing_core().status == "ok"
 
 

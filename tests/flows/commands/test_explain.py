@@ -141,8 +141,8 @@ def test_second_config(text: str, expected: Config | None) -> None:
 
 
 def test_memory_of_second_config() -> None:
-    assert second_config("mem-latency=7", CONFIG).memory.read_latency == 7
-    assert second_config("read_latency=8", CONFIG).memory.read_latency == 8
+    assert second_config("mem-latency=7", CONFIG).like_fixed.read_latency == 7
+    assert second_config("read_latency=8", CONFIG).like_fixed.read_latency == 8
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.hw.common.axi import INCR
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import DECERR, OKAY
-from dovetail.isa.timing.sdram import NANOSECONDS
+from dovetail.isa.timing.memories.sdram import NANOSECONDS
 from tests.hw.benches import simulate
 
 KINDS = [

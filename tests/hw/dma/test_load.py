@@ -49,7 +49,7 @@ class Bench:
         self.config, self.base = config, base
         self.core = LoadCore(config)
         self.memory = bytearray(random.Random(seed).randbytes(MEMORY))
-        self.bus = ReadMemory(self.core.axi, self.memory, config.memory)
+        self.bus = ReadMemory(self.core.axi, self.memory, config.like_fixed)
         self.sram = bytearray(config.sram)
         self.pages = bytearray(2 * PAGE_BYTES)
 

@@ -53,7 +53,7 @@ class Bench:
         self.config, self.base = config, base
         self.core = StoreCore(config)
         self.memory = bytearray(random.Random(seed).randbytes(MEMORY))
-        self.bus = WriteMemory(self.core.axi, self.memory, config.memory)
+        self.bus = WriteMemory(self.core.axi, self.memory, config.like_fixed)
         self.sram = random.Random(seed + 1).randbytes(config.sram)
 
     async def serve(self, ctx: Any) -> None:

@@ -7,9 +7,9 @@ from amaranth import Module
 from amaranth.lib import wiring
 
 from dovetail.hw.host.registers import Host
-from dovetail.hw.system.decoder import DECERR, HostDecoder
+from dovetail.hw.system.decoder import HostDecoder
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, ID, OKAY, SLVERR
+from dovetail.isa.host import CONTROL_START, DECERR, HOST_REGISTERS, ID, OKAY, SLVERR
 from tests.hw.benches import host_read, host_write, simulate
 from tests.hw.netlist import Netlist
 

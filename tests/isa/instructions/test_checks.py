@@ -176,7 +176,7 @@ def test_columns_of_a_word(pixel_lanes: int, most: int) -> None:
     ]
     assert {found(slide=0), found(slide=2), found(extra=1, BLOCKS=1 | 1 << 16)} == {Cause.TOO_LARGE}
     assert config.has_wide_words == (pixel_lanes == 2)
-    wide = {"KX_STEP": 2 * config.acc_lanes}
+    wide: dict[str, Any] = {"KX_STEP": 2 * config.acc_lanes}
     assert found(**wide) == (Cause.NONE if config.has_wide_words else Cause.TOO_LARGE)
     assert found(columns=2, **wide) == Cause.TOO_LARGE
     cases: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg, decode
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.legal import legal_program
@@ -24,7 +24,7 @@ def test_the_same_cycles_as_the_engine(seed: int, full: bool) -> None:
     words = words[: [word & 0xFF for word in words].index(Op.END)]
     if full:
         words += [cfg(Unit.LOAD, "LENGTH", 1)] * (-len(words) % PAGE_WORDS)
-    clock, ends = core.clock(rules_of(config).fetch), []
+    clock, ends = engine.clock(rules_of(config).fetch), []
     values = {unit: [0] * len(REGISTERS[unit]) for unit in Unit}
     taken, first = array("Q"), 0
     for word in words:

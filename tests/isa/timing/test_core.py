@@ -13,7 +13,7 @@ import pytest
 
 from dovetail.isa.instructions.checks import REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit, cfg, sync
-from dovetail.isa.timing import core, recurrence
+from dovetail.isa.timing.core import engine, recurrence
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, Int64s
 from dovetail.isa.timing.timeline import Timeline
@@ -21,7 +21,7 @@ from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import random_config
 
-COMPILED = core.library()
+COMPILED = engine.library()
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Nothing is compiled, until it is undone."""
     if COMPILED is None:
         pytest.skip("no C++ compiler: there is only the plain core")
-    monkeypatch.setattr(core, "library", lambda: None)
+    monkeypatch.setattr(engine, "library", lambda: None)
     return monkeypatch
 
 
@@ -101,13 +101,13 @@ def test_faults(seed: int) -> None:
         stopped=rng.choice((0, 0, Cause.OPCODE)),
         bank_bytes=100,
     )
-    one, other = core.run(work), recurrence.run(work)
+    one, other = engine.run(work), recurrence.run(work)
     for name, mine, theirs in zip(one._fields, one, other, strict=True):
         np.testing.assert_array_equal(mine, theirs, name)
     lasting = some(range(CHECK, 60), count + pages)
     for depth in (2, QUEUE_DEPTH, 1000):
         for mine, theirs in zip(
-            core.play(words, pages, lasting, depth), recurrence.play(words, pages, lasting, depth), strict=True
+            engine.play(words, pages, lasting, depth), recurrence.play(words, pages, lasting, depth), strict=True
         ):
             np.testing.assert_array_equal(mine, theirs)
 
@@ -117,7 +117,7 @@ def test_growing_programs(seed: int) -> None:
     if COMPILED is None:
         pytest.skip("no C++ compiler: there is only the plain core")
     rng = random.Random(seed)
-    one, other = core.clock(50), recurrence.Clock(50)
+    one, other = engine.clock(50), recurrence.Clock(50)
     taken: array[int] = array("Q")
     for _ in range(rng.choice((5, 200))):
         first, cycles = len(taken), rng.choice((3, rng.randrange(300)))
@@ -132,7 +132,7 @@ def test_growing_programs(seed: int) -> None:
 
 
 def run(*code: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    program = "; ".join(("from dovetail.isa.timing import core", *code))
+    program = "; ".join(("from dovetail.isa.timing.core import engine", *code))
     settings = {**os.environ, **environment}
     return subprocess.run([sys.executable, "-c", program], env=settings, text=True, capture_output=True, timeout=60)
 
@@ -144,7 +144,7 @@ def assert_warned(done: "subprocess.CompletedProcess[str]", why: str = "") -> No
 
 
 def test_without_a_compiler_nothing_is_said(tmp_path: Path) -> None:
-    done = run("print(core.library())", PATH=str(tmp_path))
+    done = run("print(engine.library())", PATH=str(tmp_path))
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
@@ -152,7 +152,9 @@ def test_a_compiler_that_fails_is_one_line(tmp_path: Path) -> None:
     tool = tmp_path / "g++"
     tool.write_text("#!/bin/sh\necho no space left\nexit 3\n")
     tool.chmod(0o755)
-    done = run("print(core.library(), core.library())", PATH=f"{tmp_path}:/usr/bin:/bin", XDG_CACHE_HOME=str(tmp_path))
+    done = run(
+        "print(engine.library(), engine.library())", PATH=f"{tmp_path}:/usr/bin:/bin", XDG_CACHE_HOME=str(tmp_path)
+    )
     assert done.stdout == "None None\n"
     assert_warned(done, "g++ failed with exit code 3; log: ")
 
@@ -161,7 +163,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     if COMPILED is None:
         pytest.skip("no C++ compiler")
     (tmp_path / "dovetail").write_text("a file")
-    done = run("print(core.library())", XDG_CACHE_HOME=str(tmp_path))
+    done = run("print(engine.library())", XDG_CACHE_HOME=str(tmp_path))
     assert done.stdout == "None\n"
     assert_warned(done)
 
@@ -170,7 +172,7 @@ def test_processes_at_the_same_time_compile_it_once(tmp_path: Path) -> None:
     if COMPILED is None:
         pytest.skip("no C++ compiler")
     settings = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", "from dovetail.isa.timing import core; print(core.library() is not None)"]
+    command = [sys.executable, "-c", "from dovetail.isa.timing.core import engine; print(engine.library() is not None)"]
     workers = [subprocess.Popen(command, env=settings, text=True, stdout=subprocess.PIPE) for _ in range(3)]
     assert [worker.communicate(timeout=120)[0] for worker in workers] == ["True\n"] * 3
     assert len(list(tmp_path.glob("dovetail/*/dut.so"))) == 1

@@ -22,7 +22,7 @@ from dovetail.isa.timing.sequencer import CHECK
 
 
 def plain(config: Config, shape: Shape, *, write: bool) -> int:
-    memory = config.memory
+    memory = config.like_fixed
     latency, answer = (1, memory.write_latency) if write else (memory.read_latency, 0)
     issue = CHECK
     last = issue + WRITE_FIRST - memory.beat_cycles if write else -memory.beat_cycles

@@ -11,18 +11,18 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.memory import KINDS as ALL_KINDS
 from dovetail.isa.config.memory import Memory, SdramTiming, memory_of
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing import core, rounds
+from dovetail.isa.timing.core import engine, rounds
+from dovetail.isa.timing.core.recurrence import Outcome
+from dovetail.isa.timing.core.rounds import Machine, Plan, Task
 from dovetail.isa.timing.interconnect import DATA, TURN, WriteData
 from dovetail.isa.timing.jobs import Job
-from dovetail.isa.timing.recurrence import Outcome
-from dovetail.isa.timing.rounds import Machine, Plan, Task
 from dovetail.isa.timing.run import work_of
 from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import random_config
 
-COMPILED = core.library()
+COMPILED = engine.library()
 KINDS = tuple(ALL_KINDS)
 needs_compiler = pytest.mark.skipif(COMPILED is None, reason="no C++ compiler: there are only rounds")
 
@@ -82,7 +82,7 @@ def test_compiled_and_in_rounds(seed: int) -> None:
     machine = machine_of(configs, memory, joined=count > 1 or rng.random() < 0.5)
     tasks = [task_of(rng, config, n, random_program(rng, config)) for n, config in enumerate(configs)]
     starts = [rng.choice((0, rng.randrange(400))) for _ in tasks]
-    found = core.play_together(machine, tasks, starts)
+    found = engine.play_together(machine, tasks, starts)
     for mine, theirs in zip(found, rounds.play(machine, tasks, starts), strict=True):
         assert mine is not None and theirs is not None
         assert mine[0] == theirs[0]
@@ -104,7 +104,7 @@ def test_plans(seed: int) -> None:
         after = tuple(m for m in range(n) if rng.random() < 0.3)
         jobs.append(Job(str(k), [], after=after, earliest=rng.choice((0, rng.randrange(1000)))))
     plan = Plan(jobs, rng.choice((1, 50)))
-    found, expected = core.play_together(machine, tasks, plan), rounds.play(machine, tasks, plan)
+    found, expected = engine.play_together(machine, tasks, plan), rounds.play(machine, tasks, plan)
     for mine, theirs in zip(found, expected, strict=True):
         if mine is None or theirs is None:
             assert mine is theirs
@@ -120,9 +120,9 @@ def test_one_accelerator_alone(seed: int) -> None:
     memory = random_memory(rng, ("fixed",))
     config = replace(random_config(rng), memory=memory)
     task = task_of(rng, config, 0, random_program(rng, config))
-    expected = core.run(task.work)
+    expected = engine.run(task.work)
     machine = machine_of([config], memory, joined=False)
-    ((_, outcome),) = filter(None, core.play_together(machine, [task], [rng.choice((0, 77))]))
+    ((_, outcome),) = filter(None, engine.play_together(machine, [task], [rng.choice((0, 77))]))
     assert_equal(outcome, expected)
 
 

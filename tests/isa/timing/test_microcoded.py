@@ -10,7 +10,7 @@ from dovetail.isa.timing.run import cycle_bound, time_program
 from dovetail.isa.timing.timeline import Fault
 
 CONFIG = Config.load("icebreaker")
-LATENCY = CONFIG.memory.read_latency
+LATENCY = CONFIG.like_fixed.read_latency
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.timing.sdram import NANOSECONDS, Sdram, cycles_of
+from dovetail.isa.timing.memories.sdram import NANOSECONDS, Sdram, cycles_of
 from tests.hw.benches import simulate
 from tests.hw.board.test_memory import Bench
 

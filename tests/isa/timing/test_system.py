@@ -9,7 +9,7 @@ from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import Part, System
 from dovetail.isa.instructions.table import Cause, Op
-from dovetail.isa.timing import core
+from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.system import Begun, time_system
 from dovetail.isa.timing.timeline import FETCH, Timeline
@@ -97,7 +97,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(found.value).startswith("accelerator must be one of a0, a1, not 'b'")
     with pytest.raises(ValueError, match=r"^base must be a multiple of 4096 in 0\.\.2\*\*32-1, not 3$"):
         time_system(system, {"a0": Begun(END, base=3)})
-    monkeypatch.setattr(core, "MOST_BEATS", 200)
+    monkeypatch.setattr(engine, "MOST_BEATS", 200)
     with pytest.raises(ConfigError) as found:
         time_system(system, {"a0": Begun(END)})
     assert str(found.value) == "transfers must have at most 200 beats to be timed one by one, not 257"

@@ -125,7 +125,7 @@ def test_an_island_that_does_not_pay_is_left_to_the_host() -> None:
     assert set(tables) <= set(reasons)
     size = 2 * 2 * 8
     host = 2 * 2 * size * 4
-    least = 2 * size // CONFIG.bus_bytes + CONFIG.memory.read_latency + CONFIG.memory.write_latency
+    least = 2 * size // CONFIG.bus_bytes + CONFIG.like_fixed.read_latency + CONFIG.like_fixed.write_latency
     assert reasons[tables[0]] == (
         f"its segment costs 2000 cycles for the round trip and at least {least} on the accelerator,"
         f" about {host} on the host"

@@ -103,7 +103,7 @@ def test_memory_that_answers_at_once_is_that_of_the_engine() -> None:
     """Timed anew by the engine: `memory` is a configuration that exists."""
     for network, config in (("dscnn", "slow"), ("resnet8", "small")):
         own = compiled(network, config)
-        memory = replace(own.config.memory, read_latency=1, write_latency=1)
+        memory = replace(own.config.like_fixed, read_latency=1, write_latency=1)
         again = CompiledNetwork(replace(own.code, config=own.config.replace(memory=memory)))
         (what,) = (what for what in explained(network, config).next if what.resource == "memory")
         assert what.cycles == again.report().cycles

@@ -80,7 +80,7 @@ def test_what_the_ideal_is(changes: dict[str, Any], resource: str, ratio: Fracti
 
 def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "net", host: int = 0) -> Explanation:
     """An explanation of layers by hand: (name, shares)."""
-    peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.memory.beat_cycles)
+    peak, bandwidth = config.macs_per_cycle, Fraction(config.bus_bytes, config.like_fixed.beat_cycles)
     explained = tuple(
         LayerExplanation(
             name=name, kind="conv", macs=0, cycles=sum(shares.values()), read_bytes=0, write_bytes=0, peak=peak,

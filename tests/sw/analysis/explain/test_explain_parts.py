@@ -173,7 +173,7 @@ def test_beats_one_by_one(seed: int) -> None:
             beats = sum(count for start in starts for _, _, count in bursts(start, length, config.bus_bytes))
             full = ceil_div(length * len(starts), config.bus_bytes)
             parts = split(config, op, view)
-            pace = config.memory.beat_cycles
+            pace = config.like_fixed.beat_cycles
             assert parts[name] == (full - 1) * pace + 1
             assert parts.get(f"{name}_partial", 0) == (beats - full) * pace
 

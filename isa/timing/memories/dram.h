@@ -1,4 +1,4 @@
-// A channel of DRAM behind its controller, event by event: the same as in isa/timing/dram.py. docs/memory.md has the rule.
+// A channel of DRAM behind its controller, event by event: the same as in dram.py. docs/memory.md has the rule.
 #pragma once
 #include "memory.h"
 

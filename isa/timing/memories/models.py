@@ -4,9 +4,9 @@ import numpy as np
 
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.memory import KINDS, DramTiming, Memory, SdramTiming, kind_of
-from dovetail.isa.timing.dram import AddressMap, Dram
-from dovetail.isa.timing.memory import Fixed
-from dovetail.isa.timing.sdram import Sdram
+from dovetail.isa.timing.memories.dram import AddressMap, Dram
+from dovetail.isa.timing.memories.fixed import Fixed
+from dovetail.isa.timing.memories.sdram import Sdram
 from dovetail.isa.timing.sequencer import Int64s
 
 

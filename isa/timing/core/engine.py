@@ -1,9 +1,9 @@
 """The core of the timing engine: compiled where there is a C++ compiler, else in Python, with the same results.
 
 Rules for single operations are evaluated outside, for all at once. What is here plays queues, waits and faults. For
-memory that always takes as long it does so word by word: `isa/timing/recurrence.cpp`, and the same in
-`isa/timing/recurrence.py`. For accelerators that share a memory, or have one with a past, it does so event by event in
-`isa/timing/events.cpp`, and in another way with the same results in `isa/timing/rounds.py`.
+memory that always takes as long it does so word by word: `isa/timing/core/recurrence.cpp`, and the same in
+`isa/timing/core/recurrence.py`. For accelerators that share a memory, or have one with a past, it does so event by
+event in `isa/timing/core/events.cpp`, and in another way with the same results in `isa/timing/core/rounds.py`.
 """
 
 import ctypes
@@ -22,14 +22,20 @@ from dovetail.isa.common.cplusplus import ToolError, compiler, load
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.instructions.checks import READS, REGIONS
 from dovetail.isa.instructions.table import PAGE_WORDS, QUEUE_DEPTH, Cause, Op, Unit
-from dovetail.isa.timing import dma, interconnect, recurrence, rounds
+from dovetail.isa.timing import dma, interconnect
+from dovetail.isa.timing.core import recurrence, rounds
+from dovetail.isa.timing.core.recurrence import Outcome, Played, Work
+from dovetail.isa.timing.core.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.jobs import SEEN, STARTED, WRITTEN, before
-from dovetail.isa.timing.memories import numbers_of
-from dovetail.isa.timing.recurrence import Outcome, Played, Work
-from dovetail.isa.timing.rounds import Done, Machine, Plan, Starts, Task
+from dovetail.isa.timing.memories.models import numbers_of
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
-SOURCES = ("dram.h", "events.cpp", "memory.h", "player.h", "recurrence.cpp", "recurrence.h", "sdram.h")
+SOURCES = {
+    "core": ("events.cpp", "player.h", "recurrence.cpp", "recurrence.h"),
+    "memories": ("dram.h", "memory.h", "sdram.h"),
+}
+"""What is compiled together, by room of `isa/timing`."""
+
 MOST_BEATS = 1 << 26
 """Of transfers that are timed burst by burst, so that an answer comes in a second, without a compiler in minutes."""
 
@@ -140,7 +146,8 @@ def library() -> ctypes.CDLL | None:
         return None
     try:
         room = files("dovetail.isa.timing")
-        found = load({name: room.joinpath(name).read_text() for name in SOURCES}, default_cache())
+        texts = {name: room.joinpath(f, name).read_text() for f, names in SOURCES.items() for name in names}
+        found = load(texts, default_cache())
     except (ToolError, OSError) as error:
         reason = str(error).splitlines()[0]
         logging.getLogger("dovetail").warning("warning: timing runs in Python, which is slower: %s", reason)
@@ -216,7 +223,7 @@ def run(work: Work) -> Outcome:
 
 
 def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
-    """What becomes of tasks whose accelerators share a memory; see `isa.timing.rounds.play`.
+    """What becomes of tasks whose accelerators share a memory; see `isa.timing.core.rounds.play`.
 
     Raises ConfigError for transfers of too many beats.
     """

@@ -1,5 +1,5 @@
 """The recurrence of `isa.timing.sequencer` in plain Python: where there is no compiler, and what the compiled one is
-held against (`isa/timing/recurrence.cpp`, the same things under the same names)."""
+held against (`isa/timing/core/recurrence.cpp`, the same things under the same names)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _WRITES, _WAITS = int(Op.CFG), int(Op.SYNC)
 
 
 def registers(words: Uint64s, columns: Sequence[Int64s]) -> None:
-    """See `isa.timing.core.registers`."""
+    """See `isa.timing.core.engine.registers`."""
     values = [[0] * len(mine) for mine in columns]
     seen = [0] * len(Unit)
     for word in words.tolist():
@@ -253,14 +253,14 @@ def played(
 
 
 def play(words: Uint64s, pages: int, lasting: Int64s, depth: int) -> Played:
-    """See `isa.timing.core.play`."""
+    """See `isa.timing.core.engine.play`."""
     durations = iter(lasting.tolist())
     last, taken, elements = played(words.tolist(), pages, depth, lambda _: next(durations))
     return Played(np.array([pop for _, _, pop in taken], np.int64), np.array([e.start for e in elements]), last)
 
 
 def run(work: Work) -> Outcome:
-    """See `isa.timing.core.run`."""
+    """See `isa.timing.core.engine.run`."""
     words, cycles, fetches, lost = (a.tolist() for a in (work.words, work.cycles, work.fetches, work.lost))
     stuck = ((work.causes | work.errors) != 0).tolist()
 

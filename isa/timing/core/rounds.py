@@ -1,5 +1,5 @@
-"""Accelerators that share a memory, played in rounds: where there is no compiler, and what `isa/timing/events.cpp` is
-held against.
+"""Accelerators that share a memory, played in rounds: where there is no compiler, and what the compiled form,
+`isa/timing/core/events.cpp`, is held against.
 
 Each program is played alone with assumed durations of its transfers; then the bursts of all go to memory together, in
 the order of time, which gives new durations; and so on, until nothing changes. What happens in a cycle follows from
@@ -15,13 +15,13 @@ import numpy as np
 
 from dovetail.isa.config.memory import Memory as MemoryKind
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
-from dovetail.isa.timing import recurrence
+from dovetail.isa.timing.core import recurrence
+from dovetail.isa.timing.core.recurrence import Outcome, Work
 from dovetail.isa.timing.dma import ADDRESS, PLACE, READ_END, WRITE_END, WRITE_FIRST, Shape, bursts
 from dovetail.isa.timing.interconnect import DATA, NEVER, TURN, Addresses
 from dovetail.isa.timing.jobs import Job, origins
-from dovetail.isa.timing.memories import model_of
-from dovetail.isa.timing.recurrence import Outcome, Work
-from dovetail.isa.timing.sdram import Beat
+from dovetail.isa.timing.memories.models import model_of
+from dovetail.isa.timing.memories.sdram import Beat
 from dovetail.isa.timing.sequencer import CHECK, Int64s
 
 LONG_AGO = -(1 << 40)
