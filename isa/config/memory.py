@@ -338,9 +338,7 @@ def _sdram(table: Mapping[str, Any]) -> SdramTiming:
 def _dram(table: Mapping[str, Any]) -> DramTiming:
     preset = _read("preset", _text, table.get("preset", ""))
     if preset and preset not in PRESETS:
-        raise ConfigError(
-            f"memory: preset must be one of {', '.join(PRESETS)}, not {preset!r}{nearest(preset, PRESETS)}"
-        )
+        raise ConfigError(f"memory: preset must be the name of one, not {preset!r}{nearest(preset, PRESETS)}")
     values = {"front": "20 ns", "back": "20 ns", **PRESETS.get(preset, {}), **table}
     for name in ("dram_clock", "width", "burst_length", "groups", "banks", "row", *_DRAM_TIMES):
         if name not in values:
