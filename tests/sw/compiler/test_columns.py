@@ -1,29 +1,19 @@
 """Depthwise layers of few channels: a word has several columns of the input, and pixel lanes take pixels."""
 
-import numpy as np
 import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, columns_of
 from dovetail.isa.instructions.table import Op, Unit
-from dovetail.sw.compiler.emit.hazards import races
-from dovetail.sw.network import ir, reference
+from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
-from dovetail.sw.runtime.compiled_network import compile_network
+from tests.sw.compiler.whole import run_whole
 
 
 def columns(graph: ir.Graph, config: Config) -> set[int]:
     """Columns of a word of the depthwise convolutions that ran, to the interpreter's bytes."""
-    compiled = compile_network(graph, config)
-    assert not compiled.code.host_reasons
-    rng = np.random.default_rng(5)
-    inputs = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
-    result = compiled.run(inputs)
-    for name, value in reference.run(graph, inputs).items():
-        np.testing.assert_array_equal(result.outputs[name], value)
-    assert result.cycles == compiled.report().cycles
+    _, result = run_whole(graph, config)
     (timeline,) = result.timeline
-    assert not any(races(timeline) for timeline in result.timeline)
     return {
         columns_of(config, Op.DEPTH_CONV, View(Unit.ARRAY, registers))
         for op, registers in zip(timeline.op.tolist(), timeline.registers, strict=True)
