@@ -124,7 +124,7 @@ def _time(
         [part.config.bus_bytes for part in system.accelerators],
         joined=True,
         memory=system.memory,
-        memory_bytes=system.memory_bus // 8,
+        beat_bytes=system.memory_bus // 8,
     )
     return [_timed(*done) for done in zip(play_together(machine, tasks, starts), operations, strict=True)]
 

@@ -55,17 +55,17 @@ class Memory(Protocol):
 
 class Machine(NamedTuple):
     """Accelerators before a memory. Of each one ``outstanding``, bursts in flight, and ``bus_bytes`` of a beat;
-    ``joined``: by an interconnect; else there is one, right at memory; ``memory_bytes``: of memory's beats."""
+    ``joined``: by an interconnect; else there is one, right at memory; ``beat_bytes``: of memory's beats."""
 
     outstanding: Sequence[int]
     bus_bytes: Sequence[int]
     joined: bool
     memory: MemoryKind
-    memory_bytes: int
+    beat_bytes: int
 
     def model(self) -> Memory:
         """Its memory, to which nothing has happened."""
-        return model_of(self.memory, self.memory_bytes)
+        return model_of(self.memory, self.beat_bytes)
 
 
 class Task(NamedTuple):

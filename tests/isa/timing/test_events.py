@@ -62,7 +62,7 @@ def machine_of(configs: list[Config], memory: Memory, *, joined: bool = True) ->
         [config.bus_bytes for config in configs],
         joined=joined,
         memory=memory,
-        memory_bytes=max(config.bus_bytes for config in configs),
+        beat_bytes=max(config.bus_bytes for config in configs),
     )
 
 
