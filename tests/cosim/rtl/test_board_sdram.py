@@ -11,27 +11,15 @@ import pytest
 from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.cosim.rtl.rtl_engine import program_words, timeline_of
 from dovetail.hw.board.memory import BoardMemory
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.runtime.board.board_engine import BoardEngine
+from tests.cosim.rtl.tiny import TINY
 
 CLOCK = 80_000_000
 MEMORY = BoardMemory("sdram", 32 << 20)
-CONFIG = Config(
-    ic_lanes=2,
-    oc_lanes=2,
-    sram="32 KiB",
-    banks=4,
-    depthwise="none",
-    matmul=False,
-    pooling=False,
-    elementwise=False,
-    activation=False,
-    bus=32,
-    memory=MEMORY.timing_at(CLOCK),
-)
+CONFIG = TINY.replace(memory=MEMORY.timing_at(CLOCK))
 
 
 @pytest.fixture(scope="module")

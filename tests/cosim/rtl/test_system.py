@@ -24,21 +24,9 @@ from dovetail.isa.timing.system import Begun, time_jobs, time_system
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from tests.cosim.rtl.tiny import TINY
 from tests.hw.netlist import Netlist
 
-TINY = Config(
-    ic_lanes=2,
-    oc_lanes=2,
-    sram="32 KiB",
-    banks=4,
-    depthwise="none",
-    matmul=False,
-    pooling=False,
-    elementwise=False,
-    activation=False,
-    bus=32,
-    outstanding=2,
-)
 WIDE = TINY.replace(ic_lanes=4, sram="64 KiB", bus=64, outstanding=4)
 MEMORY = MemoryTiming(read_latency=23, write_latency=11, beat_cycles=1)
 SYSTEMS = {
