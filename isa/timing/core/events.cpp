@@ -15,7 +15,7 @@ using memories::LONG_AGO;
 using memories::Memory;
 
 // A memory to which nothing has happened. ``kind``: the place in `KINDS` of isa/config/memory.py; ``numbers``: what
-// `numbers_of` there says of it.
+// `numbers_of` in isa/timing/memories/models.py says of it.
 std::unique_ptr<Memory> made(i64 kind, const i64* numbers) {
     switch (kind) {
         case 1: return std::make_unique<memories::Sdram>(*reinterpret_cast<const memories::SdramTiming*>(numbers));
@@ -24,7 +24,7 @@ std::unique_ptr<Memory> made(i64 kind, const i64* numbers) {
     }
 }
 
-// A program that an accelerator runs, in the order of `_Task` in events.py.
+// A program that an accelerator runs, in the order of `_Task` in engine.py.
 struct Task {
     Job* job;
     const Shape* shapes;
@@ -34,7 +34,7 @@ struct Task {
     i64 origin;  // the cycle of the system that is cycle 0 of the run; given, or, if negative, up to the host
 };
 
-// In the order of `_System` in events.py.
+// In the order of `_System` in engine.py.
 struct System {
     i64 accelerators;
     const i64 *outstanding, *bus_bytes;  // of each

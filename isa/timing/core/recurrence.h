@@ -12,7 +12,7 @@ using u64 = uint64_t;
 
 constexpr int UNITS = 4;
 
-// In the order of `_NUMBERS` in core.py.
+// In the order of `_NUMBERS` in engine.py.
 struct Numbers {
     i64 first_action, page_ready, end_to_done, check, never, page_words, queue_depth, cfg, sync, load, store, bank_conflict, race;
     i64 reads, regions;  // of an operation: how many regions it may read, and may claim in all
@@ -38,7 +38,7 @@ struct Element {
     bool works;
 };
 
-// In the order of `_Job` in core.py, which says what is what.
+// In the order of `_Job` in engine.py, which says what is what.
 struct Job {
     const u64* words;
     i64 count;

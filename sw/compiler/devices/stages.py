@@ -292,9 +292,3 @@ class Stages:
         counts[slow] -= 1
         counts[fast] += 1
         return self._shared(stage.first, stage.last, stage.kind, tuple(accumulate(counts, initial=0)), exact=True)
-
-
-def described(stage: Stage, nodes: Sequence[ir.Node]) -> str:
-    """A stage in words."""
-    names = [node.name for node in nodes[stage.first : stage.last]]
-    return names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
