@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,12 @@ from dovetail.isa.timing.memories.models import numbers_of
 
 HEADERS = ("axi_bus.h", "axi_memory.h", "dram_model.h", "memory_model.h", "memory_models.h", "sdram_model.h")
 """What a driver includes that has a memory."""
+
+
+def check_bytes(data: npt.NDArray[Any]) -> None:
+    """Raises ValueError unless an array can be system memory."""
+    if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous or len(data) % 4096:
+        raise ValueError("memory must be contiguous bytes, a multiple of 4096")
 
 
 def attach(attach_memory: Callable[..., None], handle: object, data: npt.NDArray[np.uint8], memory: Memory) -> None:

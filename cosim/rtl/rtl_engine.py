@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.memory_numbers import HEADERS, attach
+from dovetail.cosim.rtl.memory_numbers import HEADERS, attach, check_bytes
 from dovetail.cosim.rtl.verilate import Design, machine, verilate, wave_format, yosys
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.memory.cells import LosingRam
@@ -312,8 +312,7 @@ class RtlEngine(DeviceEngine):
 
     def start(self, memory: Bytes, program: int, pages: int, base: int = 0) -> None:
         """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
-        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
-            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
+        check_bytes(memory)
         self._under_way = memory, program_words(memory, program, pages)
         attach(self._library.acc_memory, self._handle, memory, self._config.memory)
         parts = np.array(self.broken, np.uint64)

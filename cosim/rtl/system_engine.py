@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.memory_numbers import HEADERS, attach
+from dovetail.cosim.rtl.memory_numbers import HEADERS, attach, check_bytes
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FAILURES, RtlError, program_words, sources_hash, timeline_of
 from dovetail.cosim.rtl.verilate import Design, verilate, yosys
 from dovetail.hw.system.design import SystemDesign
@@ -19,9 +19,9 @@ from dovetail.hw.verilog import simulation_verilog
 from dovetail.isa.common.build_cache import default_cache, noted_library
 from dovetail.isa.config.system import System
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, OKAY
-from dovetail.isa.instructions.table import PAGE_WORDS, Unit
+from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.jobs import Job, before, check_jobs
-from dovetail.isa.timing.sequencer import as_words
+from dovetail.isa.timing.system import JobTimes
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
 
@@ -65,15 +65,6 @@ class SystemRun:
     results: dict[str, RunResult]
     origins: dict[str, int]
     handshakes: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class JobsRun:
-    """What jobs have done, in their order: cycle 0 of each run in cycles of the system, and its timeline in cycles of
-    its own; None of a job that never started. Counters are those of each accelerator's last run."""
-
-    origins: tuple[int | None, ...]
-    timelines: tuple[Timeline | None, ...]
 
 
 class _Job(ctypes.Structure):
@@ -183,26 +174,24 @@ class SystemEngine:
         self._library.sys_begin(self._handle, 0)
         return SystemRun(results, origins, handshakes)
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobsRun:
+    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
         """Run the jobs of a plan, each as soon as the host can start it (:mod:`dovetail.isa.timing.jobs`), to the end
-        of all. Their words must be in ``memory`` already.
+        of all. Their words must be in ``memory`` already. Of each accelerator only the last timeline has counters.
 
         ``memory`` is system memory, changed in place. Raises :class:`RtlError`, and ConfigError for jobs that would
         wait for ever.
         """
         check_jobs(self.system, jobs)
-        pages = [len(as_words(job.words)) // PAGE_WORDS for job in jobs]
-        words = [program_words(memory, job.address, n) for job, n in zip(jobs, pages, strict=True)]
+        words = [program_words(memory, job.address, job.pages) for job in jobs]
         self._attach(memory)
         self._library.sys_begin(self._handle, 0)
         zero = int(self._library.sys_now(self._handle))
-        numbers = {part.name: k for k, part in enumerate(self.system.accelerators)}
-        waits = before(jobs)
+        numbers, waits = self.system.numbers, before(jobs)
         given = (_Job * len(jobs))(
             *(
-                _Job(self.system[job.accelerator].registers, job.address, n, job.base, numbers[job.accelerator],
+                _Job(self.system[job.accelerator].registers, job.address, job.pages, job.base, numbers[job.accelerator],
                      job.earliest, len(others))
-                for job, n, others in zip(jobs, pages, waits, strict=True)
+                for job, others in zip(jobs, waits, strict=True)
             )
         )  # fmt: skip
         order = np.array([other for others in waits for other in others], np.int32)
@@ -226,12 +215,11 @@ class SystemEngine:
                 origin -= zero
             origins.append(origin)
             timelines.append(line)
-        return JobsRun(tuple(origins), tuple(timelines))
+        return JobTimes(tuple(origins), tuple(timelines))
 
     def _attach(self, memory: Bytes) -> None:
         """Make bytes the system's memory."""
-        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or len(memory) % 4096:
-            raise ValueError("memory must be contiguous bytes, a multiple of 4096")
+        check_bytes(memory)
         attach(self._library.sys_memory, self._handle, memory, self.system.memory)
 
     def _check(self, status: int) -> None:
@@ -243,7 +231,7 @@ class SystemEngine:
     def _timeline(self, name: str, run: int, words: npt.NDArray[np.uint64], *, last: bool) -> tuple[int, Timeline]:
         """Cycle 0 and timeline of an accelerator's run. Only of the ``last`` one the registers still tell counters and
         fault; the host starts no other behind a fault."""
-        number = [part.name for part in self.system.accelerators].index(name)
+        number = self.system.numbers[name]
         found = (ctypes.c_uint64 * 3)()
         self._library.sys_run(self._handle, number, run, found)
         origin, cycles, faulted = found

@@ -98,6 +98,11 @@ class System:
         """Data bits of memory."""
         return max(part.config.bus for part in self.accelerators) if self.bus is None else self.bus
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of each accelerator, by its name."""
+        return {part.name: number for number, part in enumerate(self.accelerators)}
+
     def __getitem__(self, name: str) -> Part:
         """The accelerator of a name. Raises :class:`ConfigError`."""
         for part in self.accelerators:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.sequencer import Words
+from dovetail.isa.instructions.table import PAGE_WORDS
+from dovetail.isa.timing.sequencer import Words, as_words
 
 WRITE = 6
 """Cycles of a write of the host's, from the cycle in which it is offered to the one behind its answer."""
@@ -39,6 +40,11 @@ class Job:
     base: int = 0
     after: tuple[int, ...] = ()
     earliest: int = 0
+
+    @property
+    def pages(self) -> int:
+        """Of the program."""
+        return len(as_words(self.words)) // PAGE_WORDS
 
 
 def before(jobs: Sequence[Job]) -> list[list[int]]:

@@ -109,7 +109,7 @@ def _time(
     system: System, programs: Sequence[tuple[str, Words, int, int]], starts: Starts, memory_bytes: int, broken: Broken
 ) -> list[tuple[int, Timeline] | None]:
     """Cycle 0 and timeline of each program; of it the accelerator's name, words, address and base."""
-    names = [part.name for part in system.accelerators]
+    numbers = system.numbers
     tasks, operations = [], []
     for name, given, address, base in programs:
         config = replace(system[name].config, memory=system.memory)
@@ -117,7 +117,7 @@ def _time(
             raise ConfigError(f"accelerators.{name}: must not be microcoded to be timed among others")
         check_places(address, base, memory_bytes, broken)
         work, decoded = work_of(config, as_words(given), address, base, memory_bytes, broken)
-        tasks.append(Task(names.index(name), work, address, decoded.shapes(base)))
+        tasks.append(Task(numbers[name], work, address, decoded.shapes(base)))
         operations.append(decoded)
     machine = Machine(
         [part.config.outstanding for part in system.accelerators],

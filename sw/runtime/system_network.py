@@ -11,11 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dovetail.isa.config.system import System
-from dovetail.isa.instructions.table import PAGE_WORDS
 from dovetail.isa.timing.jobs import Job
-from dovetail.isa.timing.sequencer import as_words
 from dovetail.isa.timing.system import JobTimes, time_jobs
-from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler.devices.latency import latency_plan
 from dovetail.sw.compiler.devices.plan import Plan
@@ -34,20 +31,11 @@ MODES = ("latency", "throughput")
 """What a plan makes fast: one inference, or many."""
 
 
-class Ran(Protocol):
-    """What an engine tells of jobs: cycle 0 of each in cycles of the system, and its timeline; None if it never ran."""
-
-    @property
-    def origins(self) -> tuple[int | None, ...]: ...
-    @property
-    def timelines(self) -> tuple[Timeline | None, ...]: ...
-
-
 class JobsEngine(Protocol):
     """What runs the jobs of a system."""
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> Ran:
-        """Run them; ``memory`` is changed in place."""
+    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
+        """Run them; ``memory`` is changed in place. An engine that does not time them gives None for all."""
 
 
 class SystemModel:
@@ -56,11 +44,10 @@ class SystemModel:
     def __init__(self, system: System) -> None:
         self._models = {part.name: Model(part.config) for part in system.accelerators}
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> Ran:
+    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
         """Run them; jobs wait for earlier ones only. Raises RunError for a fault."""
         for number, job in enumerate(jobs):
-            pages = len(as_words(job.words)) // PAGE_WORDS
-            result = self._models[job.accelerator].run(memory, job.address, pages, job.base)
+            result = self._models[job.accelerator].run(memory, job.address, job.pages, job.base)
             if result.fault:
                 raise RunError(f"the engine stopped in job {number}: {result.fault}")
         return JobTimes((None,) * len(jobs), (None,) * len(jobs))
@@ -73,7 +60,7 @@ class SystemResult:
 
     outputs: tuple[dict[str, Array], ...]
     memory: Bytes = field(repr=False)
-    ran: Ran = field(repr=False)
+    ran: JobTimes = field(repr=False)
 
 
 class SystemNetwork:

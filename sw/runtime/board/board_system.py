@@ -11,7 +11,6 @@ from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.link import BAUD
 from dovetail.isa.timing.jobs import Job, before, check_jobs
 from dovetail.isa.timing.run import cycle_bound
-from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.runtime.board.board_engine import check_accelerator, check_room, wait_for
 from dovetail.sw.runtime.board.contents import Contents, traffic
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
@@ -87,7 +86,7 @@ class BoardSystem:
         for job, move in zip(jobs, moved, strict=True):
             needed |= move.taken
             stored |= move.stored
-            needed[job.address : job.address + 8 * len(as_words(job.words))] = True
+            needed[job.address : job.address + PAGE_BYTES * job.pages] = True
         try:
             self._contents.send(memory, needed)
             results = self._execute(jobs, memory)
@@ -98,7 +97,7 @@ class BoardSystem:
         return results
 
     def _execute(self, jobs: Sequence[Job], memory: Bytes) -> tuple[RunResult | None, ...]:
-        numbers = {part.name: n for n, part in enumerate(self.system.accelerators)}
+        numbers = self.system.numbers
         waits = before(jobs)
         bounds = [cycle_bound(self.system[job.accelerator].config, job.words) for job in jobs]
         results: list[RunResult | None] = [None] * len(jobs)
@@ -122,8 +121,7 @@ class BoardSystem:
         """Start jobs together, by number of their accelerators."""
         windows = {k: self.system.accelerators[k].registers for k in jobs}
         for k, job in jobs.items():
-            pages = len(as_words(job.words).tobytes()) // PAGE_BYTES
-            values = {"STATUS": STATUS_DONE.mask, "PROGRAM": job.address, "PAGES": pages, "BASE": job.base}
+            values = {"STATUS": STATUS_DONE.mask, "PROGRAM": job.address, "PAGES": job.pages, "BASE": job.base}
             for name, value in values.items():
                 self.link.write_register(name, value, windows[k])
         if jobs:

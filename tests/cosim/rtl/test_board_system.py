@@ -28,7 +28,8 @@ from dovetail.sw.runtime.board.board_system import BoardSystem
 from dovetail.sw.runtime.board.link import LinkError
 from dovetail.sw.runtime.engine import RunResult, without_timeline
 from tests.cosim.rtl.test_c_host import copy
-from tests.cosim.rtl.test_system import TINY, WIDE, together
+from tests.cosim.rtl.test_system import WIDE, together
+from tests.cosim.rtl.tiny import TINY
 
 pytestmark = pytest.mark.slow  # a board takes half a minute to build
 CLOCK = 80_000_000
