@@ -244,12 +244,14 @@ class Emitter:
         self.turns: list[int] = []
         """Of each load, the other operations before it."""
         self.waits: list[list[int]] = []
-        """Of each instruction the SYNC words before it."""
+        """Of each of the other operations the SYNC words before it."""
+        self.load_waits: list[list[int]] = []
+        """Of each load."""
         self.late: set[int] = set()
-        """Layers that wait where they do not in ``like``."""
+        """Layers that wait, or load weights later, where they do not in ``like``."""
         self.meets = False
-        """Whether something that goes before an earlier task, as it has nothing to do with it in ``like``, would write
-        what that one touches: a tensor in several banks lies in fewer. There are no words then."""
+        """Whether an operation that goes before an earlier task, as it has nothing to do with it in ``like``, would
+        write what that one touches: a tensor in several banks lies in fewer. There are no words then."""
         self._stored = Stores()
         self._transfers = forms_of(config.like_fixed, config.bus, config.outstanding)
         self._values = [[0] * len(REGISTERS[unit]) for unit in Unit]
@@ -342,16 +344,18 @@ class Emitter:
                     return False
             if self.like:
                 after = due = self.like.turns[number]
-                if any(_meet(load.operation, one) for one in operations[after : load.due]):
-                    self.meets = True
-                    return False
+                # A tensor in several banks lies in fewer here: what it has to do with may be more.
+                for later in range(due, load.due):
+                    if _meet(load.operation, operations[later]):
+                        self.late |= {load.operation.layer, operations[later].layer}
+                        after = later + 1
             else:
                 after, due = load.after, load.due
             while out < after or (out < due and self._goes_first(operations[out].form.unit)):
-                self._emit(operations[out])
+                self._emit(operations[out], self.waits, self.like.waits if self.like else ())
                 out += 1
             self.turns.append(out)
-            self._emit(load.operation)
+            self._emit(load.operation, self.load_waits, self.like.load_waits if self.like else ())
         self._out = out
         return True
 
@@ -360,7 +364,7 @@ class Emitter:
         if not self.advance(limit, alone=alone):
             return False
         for operation in self._operations[self._out :]:
-            self._emit(operation)
+            self._emit(operation, self.waits, self.like.waits if self.like else ())
         self.words.append(int(Op.END))
         self.words.extend([int(Op.END)] * (-len(self.words) % PAGE_WORDS))
         self.cycles, self.span = self._timed()
@@ -416,9 +420,10 @@ class Emitter:
         self._busy[unit] += cycles + 1
         return form, cycles, (transfer.memory, memory), (transfer.sram, sram)
 
-    def _emit(self, operation: _Operation) -> None:
+    def _emit(self, operation: _Operation, done: list[list[int]], like: Sequence[Sequence[int]]) -> None:
+        """The words of an operation. ``done``: the waits of those like it; ``like``: of these in ``self.like``."""
         layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
-        waited = self.like.waits[len(self.waits)] if self.like else ()
+        waited = like[len(done)] if like else ()
         words, unit = self.words, form.unit
         values, before = self._values[unit], len(words)
         if form is self._latest[unit]:
@@ -440,7 +445,7 @@ class Emitter:
             if waits:
                 self.late.add(layer)
             waits = [*waited, *waits]
-        self.waits.append(waits)
+        done.append(waits)
         words.extend(waits)
         self.layers[len(words)] = layer
         words.append(form.op)
