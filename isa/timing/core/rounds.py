@@ -9,7 +9,7 @@ earlier cycles, so every round makes at least one more transfer final, and there
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,37 +20,11 @@ from dovetail.isa.timing.core.recurrence import Outcome, Work
 from dovetail.isa.timing.dma import ADDRESS, PLACE, READ_END, WRITE_END, WRITE_FIRST, Shape, bursts
 from dovetail.isa.timing.interconnect import DATA, NEVER, TURN, Addresses
 from dovetail.isa.timing.jobs import Job, origins
+from dovetail.isa.timing.memories.interface import Memory
 from dovetail.isa.timing.memories.models import model_of
-from dovetail.isa.timing.memories.sdram import Beat
 from dovetail.isa.timing.sequencer import CHECK, Int64s
 
 LONG_AGO = -(1 << 40)
-
-
-class Memory(Protocol):
-    """What takes bursts. Whoever uses it keeps the order of time: before a `serve`, every burst that is accepted before
-    `next` must be known."""
-
-    places: int
-    """Bursts of a direction that it holds, from the acceptance of their addresses up to the cycle of their last
-    answers; further addresses wait. 0: any number."""
-
-    @property
-    def written(self) -> int | None:
-        """When the last beat is taken of the write that was taken last; None as long as that is not known."""
-
-    @property
-    def next(self) -> int | None:
-        """The cycle of the next decision; None if there is nothing to decide until the next burst."""
-
-    def take(
-        self, accepted: int, address: int, beats: int, *, write: bool, data: int = 0, beat_bytes: int | None = None
-    ) -> None:
-        """A burst that is accepted in this cycle; ``data``: the first cycle in which memory sees the first beat of a
-        write, the others come as fast as they are taken. ``beat_bytes``: of a beat, the width of the bus if None."""
-
-    def serve(self) -> Sequence[Beat]:
-        """The next decision: beats and responses that follow from it."""
 
 
 class Machine(NamedTuple):

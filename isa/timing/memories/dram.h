@@ -31,7 +31,7 @@ public:
           columns(size_t(p.ahead), LONG_AGO),
           refresh(p.refi) {}
 
-    i64 places() const override { return 16; }
+    i64 places() const override { return PLACES; }
 
     void take(const Burst& burst) override {
         Side& side = sides[burst.write];

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dovetail.isa.config.memory import FIELDS, PLACES, DramTiming
-from dovetail.isa.timing.memories.sdram import Beat
+from dovetail.isa.timing.memories.interface import Beat
 
 LONG_AGO = -(1 << 60)
 

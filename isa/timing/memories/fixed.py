@@ -7,7 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.timing.memories.sdram import Beat
+from dovetail.isa.timing.memories.interface import Beat
 
 
 class Direction(NamedTuple):
@@ -47,7 +47,7 @@ class Direction(NamedTuple):
 
 
 class Fixed:
-    """Memory of a latency, burst by burst; see `dovetail.isa.timing.core.rounds.Memory`."""
+    """Memory of a latency, burst by burst."""
 
     places = 0
 

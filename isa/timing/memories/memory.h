@@ -12,6 +12,8 @@ using u64 = uint64_t;
 
 constexpr i64 NEVER = i64(1) << 60, LONG_AGO = -(i64(1) << 40);
 
+constexpr i64 PLACES = 16;  // bursts of a direction that `sdram` and `dram` hold
+
 // Times are cycles of the accelerators. ``address``: of the first beat; ``bytes``: of a beat; ``accepted``: when memory
 // takes the address; ``data``, of writes: the first cycle in which memory sees the first beat. Each further beat is
 // there in the cycle after memory has taken the one before it.

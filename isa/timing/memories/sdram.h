@@ -14,7 +14,7 @@ class Sdram final : public Memory {
 public:
     explicit Sdram(const SdramTiming& timing) : its(timing), row_bytes(its.width / 8 << its.column_bits) { due = due_after(-1); }
 
-    i64 places() const override { return 16; }
+    i64 places() const override { return PLACES; }
 
     void take(const Burst& burst) override {
         const i64 offered = burst.write ? std::max(burst.accepted + 1, burst.data) : burst.accepted + 1;

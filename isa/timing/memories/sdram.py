@@ -24,10 +24,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
 
 from dovetail.isa.config.memory import PLACES, SdramTiming
 from dovetail.isa.config.memory_presets import SDRAM_NANOSECONDS
+from dovetail.isa.timing.memories.interface import Beat
 
 NANOSECONDS = {**SDRAM_NANOSECONDS, "power_up": 200_000}
 """Times of a chip."""
@@ -49,16 +49,6 @@ REFRESHES = 8
 def cycles_of(nanoseconds: Mapping[str, float], clock_hz: int) -> dict[str, int]:
     """Times in clock cycles, rounded up."""
     return {name: max(1, ceil(time * clock_hz / 1e9)) for name, time in nanoseconds.items()}
-
-
-class Beat(NamedTuple):
-    """A beat that was served: its direction, its burst's number there, and the cycle in which it is on the bus, or in
-    which the response to it is, if it is the last one of a write."""
-
-    write: bool
-    burst: int
-    last: bool
-    cycle: int
 
 
 @dataclass

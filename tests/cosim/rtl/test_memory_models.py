@@ -18,8 +18,9 @@ from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import load
 from dovetail.isa.config.memory import PLACES, DramTiming, Memory, SdramTiming, memory_of
 from dovetail.isa.timing.memories.dram import Dram
+from dovetail.isa.timing.memories.interface import Beat
 from dovetail.isa.timing.memories.models import numbers_of
-from dovetail.isa.timing.memories.sdram import Beat, Sdram
+from dovetail.isa.timing.memories.sdram import Sdram
 
 BUS = 16
 """Bytes."""
