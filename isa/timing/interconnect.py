@@ -30,6 +30,9 @@ TURN = 1
 """Cycles from memory's taking of a write's address to its first beat's acceptance, at the least."""
 PLACES = 2
 """Write beats between managers and memory, at most."""
+READ_ADDED, WRITE_ADDED = SLICE + OUTPUT + DATA, 2 * DATA
+"""Cycles that memory's latencies grow by, as a manager sees them: the ways of an address and of its data; of a beat and
+of its response."""
 NEVER = 1 << 62
 """Later than any cycle."""
 

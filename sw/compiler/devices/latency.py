@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import Job
-from dovetail.sw.compiler.devices.pieces import Prices, check_layers, compiled, configs_of
+from dovetail.sw.compiler.devices.pieces import Prices, check_layers, compiled, targets_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
 from dovetail.sw.compiler.devices.shares import Region
 from dovetail.sw.compiler.devices.stages import LONGEST, Stages
@@ -40,7 +40,7 @@ def latency_plan(
     tasks, writes = list[Task](), list[list[Bytes]]()
     for stage in stages:
         names = tuple(node.name for node in search.nodes[stage.first : stage.last])
-        configs = configs_of(system, stage.rivals)
+        configs = targets_of(system, stage.rivals)
         for part, config, share in zip(system.accelerators, configs, stage.shares, strict=True):
             if share is None:
                 continue

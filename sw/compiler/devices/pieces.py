@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
+from dovetail.isa.timing.interconnect import READ_ADDED, WRITE_ADDED
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code, emit
 from dovetail.sw.compiler.devices.shares import Share
@@ -24,9 +26,6 @@ from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
-READ_MORE, WRITE_MORE = 3, 2
-"""Cycles that the interconnect adds to memory's latency."""
-
 
 @dataclass(frozen=True)
 class Price:
@@ -39,19 +38,20 @@ class Price:
     words: Sequence[int] = ()
 
 
-def configs_of(system: System, rivals: int = 1) -> list[Config]:
-    """The accelerators, each with about the system's memory as it sees it through the interconnect, or with every
-    ``rivals``-th beat of it."""
+@lru_cache(maxsize=64)
+def targets_of(system: System, rivals: int = 1) -> tuple[Config, ...]:
+    """What programs are compiled for: the accelerators, each with about the system's memory as it sees it through the
+    interconnect, or with every ``rivals``-th beat of it."""
     found = []
     for part in system.accelerators:
         near = replace(part.config, memory=system.memory).like_fixed
         timing = MemoryTiming(
-            read_latency=near.read_latency + READ_MORE,
-            write_latency=near.write_latency + WRITE_MORE,
+            read_latency=near.read_latency + READ_ADDED,
+            write_latency=near.write_latency + WRITE_ADDED,
             beat_cycles=near.beat_cycles * rivals,
         )
         found.append(replace(part.config, memory=timing))
-    return found
+    return tuple(found)
 
 
 def compiled(config: Config, share: Share, options: Options, given: Given) -> Code | None:
@@ -152,6 +152,6 @@ def check_layers(system: System, graph: ir.Graph, options: Options) -> None:
             raise CompileError(
                 f"layer {node.name!r}: only the host can compute it, and a plan has no host layers: {why}"
             )
-        broken = [broken_rule(config, options, graph, node) for config in configs_of(system)]
+        broken = [broken_rule(config, options, graph, node) for config in targets_of(system)]
         if all(broken) and broken[0]:
             raise CompileError(f"layer {node.name!r}: no accelerator of the system can compute it: {broken[0][1]}")

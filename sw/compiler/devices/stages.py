@@ -17,7 +17,7 @@ from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import WRITTEN, Job
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
-from dovetail.sw.compiler.devices.pieces import Price, Prices, configs_of
+from dovetail.sw.compiler.devices.pieces import Price, Prices, targets_of
 from dovetail.sw.compiler.devices.shares import CHANNELS, ROWS, WHOLE, Share, Span, share_of
 from dovetail.sw.compiler.partition.segments import border_of
 from dovetail.sw.errors import CompileError
@@ -83,7 +83,7 @@ class Stages:
     ) -> None:
         self.system, self.graph, self.prices = system, graph, prices
         self.nodes = [node for node in nodes if not isinstance(node, ir.Constant)]
-        self.configs = configs_of(system)
+        self.configs = targets_of(system)
         self.effort, self.longest, self.even = effort, longest, even
         self._grain = max(config.oc_lanes for config in self.configs)
 
@@ -265,7 +265,7 @@ class Stages:
         """The exact price of each share; None if one has none."""
         found = [
             None if share is None else self.prices.exact(config, share, effort)
-            for config, share in zip(configs_of(self.system, rivals), shares, strict=True)
+            for config, share in zip(targets_of(self.system, rivals), shares, strict=True)
         ]
         return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
 

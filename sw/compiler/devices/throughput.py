@@ -16,7 +16,7 @@ from dovetail.isa.timing.jobs import Job
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.compile import Code
-from dovetail.sw.compiler.devices.pieces import check_layers, compiled, configs_of
+from dovetail.sw.compiler.devices.pieces import check_layers, compiled, targets_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
 from dovetail.sw.compiler.devices.shares import WHOLE, Share, share_of
 from dovetail.sw.compiler.options import Options
@@ -87,10 +87,10 @@ def alone(system: System, graph: ir.Graph, options: Options) -> dict[str, int | 
 def _codes(system: System, share: Share, layout: Layout, options: Options) -> dict[str, Code | None]:
     """A network's program for each accelerator, by name; None where it cannot compute all of it."""
     codes: dict[Config, Code | None] = {}
-    for config in configs_of(system):
+    for config in targets_of(system):
         if config not in codes:
             codes[config] = compiled(config, share, options, share.given(layout.where[0], layout.start))
-    return {part.name: codes[config] for part, config in zip(system.accelerators, configs_of(system), strict=True)}
+    return {part.name: codes[config] for part, config in zip(system.accelerators, targets_of(system), strict=True)}
 
 
 def _cycles(system: System, name: str, code: Code) -> int:
