@@ -25,7 +25,7 @@ constexpr unsigned IN_FLIGHT = 256;
 enum Register : uint32_t { CONTROL = 0x10, PROGRAM = 0x20, PAGES = 0x24, BASE = 0x28 };
 constexpr uint32_t START = 3;  // with the interrupt
 
-enum Status { DONE = 0, TIMEOUT = 1, PROTOCOL = 3 };
+enum Status { DONE = 0, TIMEOUT = 1, PROTOCOL = 3, FAILED = 4 };
 
 // What a handshake is; the numbers of `Handshake` in system_engine.py.
 enum Kind : int64_t { AR_SHOWN, AR, R, AW_SHOWN, AW, W, B };
@@ -48,11 +48,16 @@ struct Part {
     std::vector<Run> runs;
 };
 
-// A program that waits for others: where its accelerator's registers are and its number, how many jobs it waits for.
+// A program that waits for others: where its accelerator's registers are and its number, how many jobs it waits for. Or
+// a layer that the host computes in `cycles`, with -1 for the accelerator.
 struct Job {
     uint32_t registers, program, pages, base;
-    int64_t part, earliest, waits;
+    int64_t part, earliest, waits, cycles;
 };
+
+// Does what a layer of the host does to memory; whether it could. Also gets its first cycle of the system, and the one
+// behind its last.
+using Work = int (*)(int job, int64_t first, int64_t past);
 
 }  // namespace
 
@@ -184,14 +189,18 @@ struct Host {
     int count;
     const int32_t* waits;
     int32_t* runs;  // -1 until a job is started
+    Work work;
     uint64_t zero;
     std::vector<int64_t> ready, missing;  // by job; how many it still waits for
     std::vector<std::vector<int>> readers;
     std::vector<int> under_way;  // the job of an accelerator, -1: none
     int open = 0;                // jobs that are under way
+    int layer = -1;              // the host is at this one
+    int64_t left, first;         // its cycles that are left, and its first one
 
-    Host(System* s, const Job* jobs, int count, const int32_t* waits, int32_t* runs)
-        : s(s), jobs(jobs), count(count), waits(waits), runs(runs), zero(s->now), readers(count), under_way(COUNT, -1) {
+    Host(System* s, const Job* jobs, int count, const int32_t* waits, int32_t* runs, Work work)
+        : s(s), jobs(jobs), count(count), waits(waits), runs(runs), work(work), zero(s->now), readers(count),
+          under_way(COUNT, -1) {
         for (int job = 0; job < count; ++job) {
             ready.push_back(jobs[job].earliest);
             missing.push_back(jobs[job].waits);
@@ -210,27 +219,48 @@ struct Host {
             if (LIKELY(job < 0 || !(s->irq >> k & 1)) || int(of.size()) <= runs[job] || !of.back().past) continue;
             under_way[k] = -1;
             --open;
-            for (int other : readers[job]) {
-                if (of.back().faulted) continue;
-                ready[other] = std::max(ready[other], cycle);
-                --missing[other];
-            }
+            if (!of.back().faulted) release(job, cycle);
         }
     }
 
-    // The job to be started now, -1 if none is ready.
-    int next() {
+    // What waits for a job waits no longer.
+    void release(int job, int64_t cycle) {
+        for (int other : readers[job]) {
+            ready[other] = std::max(ready[other], cycle);
+            --missing[other];
+        }
+    }
+
+    // The cycle that has passed.
+    int64_t cycle() const { return int64_t(s->now - 1 - zero); }
+
+    // The program to be started now, or the layer to be computed; -1 if none is ready.
+    int next(bool program) {
         int best = -1;
         for (int job = 0; job < count; ++job)
-            if (runs[job] < 0 && !missing[job] && ready[job] <= int64_t(s->now - 1 - zero) &&
+            if (runs[job] < 0 && !missing[job] && ready[job] <= cycle() && (jobs[job].part >= 0) == program &&
                 (best < 0 || ready[job] < ready[best]))
                 best = job;
-        if (best >= 0) {
-            runs[best] = int(s->parts[jobs[best].part].runs.size());
-            under_way[jobs[best].part] = best;
-            ++open;
+        if (best < 0) return best;
+        ++open;
+        if (!program) return runs[best] = 0, best;
+        runs[best] = int(s->parts[jobs[best].part].runs.size());
+        return under_way[jobs[best].part] = best;
+    }
+
+    // The host works on a layer in the cycle that has passed; whether nothing failed.
+    bool compute() {
+        if (layer < 0) {
+            layer = next(false);
+            if (layer < 0) return true;
+            left = jobs[layer].cycles, first = cycle();
         }
-        return best;
+        if (--left) return true;
+        const int job = layer;
+        layer = -1;
+        --open;
+        release(job, cycle() + 1);
+        return work(job, first, cycle() + 1);
     }
 
     bool done() const {
@@ -291,18 +321,21 @@ int sys_finish(System* s, int started, uint64_t limit) {
     return TIMEOUT;
 }
 
-// The host of docs/systems.md: starts jobs as they become ready, until all have ended that can. `waits`: the numbers of
-// the jobs that each waits for, job by job; `runs`: of each job the number of its accelerator's run, -1 if it never
-// started. Cycle 0 of the system is the first one.
+// The host of docs/systems.md: starts jobs as they become ready, and computes its own, until all have ended that can.
+// `waits`: the numbers of the jobs that each waits for, job by job; `runs`: of each job the number of its accelerator's
+// run, -1 if it never started. Cycle 0 of the system is the first one.
 int sys_jobs(System* s, int count, const Job* jobs, const int32_t* waits, uint64_t reaction, uint64_t limit,
-             int32_t* runs) {
-    Host host{s, jobs, count, waits, runs};
+             int32_t* runs, Work work) {
+    Host host{s, jobs, count, waits, runs, work};
     while (!host.done()) {
         if (s->memory.violation) return PROTOCOL;
         if (s->now - host.zero >= limit) return TIMEOUT;
         host.pass();
-        const int job = host.next();
-        if (job < 0) continue;
+        const int job = host.next(true);
+        if (job < 0) {
+            if (!host.compute()) return FAILED;
+            continue;
+        }
         for (const uint64_t begins = s->now - 1 + reaction; s->now < begins;) host.pass();
         for (const auto& [offset, value] : {std::pair{PROGRAM, jobs[job].program}, std::pair{PAGES, jobs[job].pages},
                                             std::pair{BASE, jobs[job].base}, std::pair{CONTROL, START}})

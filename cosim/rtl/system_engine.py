@@ -20,7 +20,7 @@ from dovetail.isa.common.build_cache import default_cache, noted_library
 from dovetail.isa.config.system import System
 from dovetail.isa.host import CONTROL_START, HOST_REGISTERS, OKAY
 from dovetail.isa.instructions.table import Unit
-from dovetail.isa.timing.jobs import Job, before, check_jobs
+from dovetail.isa.timing.jobs import AnyJob, HostJob, Job, before, check_jobs
 from dovetail.isa.timing.system import JobTimes
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
@@ -72,8 +72,12 @@ class _Job(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("registers", "program", "pages", "base")),
-        *((name, ctypes.c_int64) for name in ("part", "earliest", "waits")),
+        *((name, ctypes.c_int64) for name in ("part", "earliest", "waits", "cycles")),
     )
+
+
+_WORK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+"""`Work` of system.cpp."""
 
 
 class SystemEngine:
@@ -174,26 +178,33 @@ class SystemEngine:
         self._library.sys_begin(self._handle, 0)
         return SystemRun(results, origins, handshakes)
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
-        """Run the jobs of a plan, each as soon as the host can start it (:mod:`dovetail.isa.timing.jobs`), to the end
-        of all. Their words must be in ``memory`` already. Of each accelerator only the last timeline has counters.
+    def run_jobs(self, memory: Bytes, jobs: Sequence[AnyJob]) -> JobTimes:
+        """Run the jobs of a plan, each as soon as the host starts or computes it (:mod:`dovetail.isa.timing.jobs`), to
+        the end of all. Their words must be in ``memory`` already. Of each accelerator only the last timeline has
+        counters.
 
-        ``memory`` is system memory, changed in place. Raises :class:`RtlError`, and ConfigError for jobs that would
-        wait for ever.
+        ``memory`` is system memory, changed in place. Raises :class:`RtlError`, ConfigError for jobs that would wait
+        for ever, and what a job of the host's raises.
         """
         check_jobs(self.system, jobs)
-        words = [program_words(memory, job.address, job.pages) for job in jobs]
+        words = [program_words(memory, job.address, job.pages) if isinstance(job, Job) else None for job in jobs]
         self._attach(memory)
         self._library.sys_begin(self._handle, 0)
         zero = int(self._library.sys_now(self._handle))
-        numbers, waits = self.system.numbers, before(jobs)
-        given = (_Job * len(jobs))(
-            *(
-                _Job(self.system[job.accelerator].registers, job.address, job.pages, job.base, numbers[job.accelerator],
-                     job.earliest, len(others))
-                for job, others in zip(jobs, waits, strict=True)
-            )
-        )  # fmt: skip
+        waits = before(jobs)
+        given = (_Job * len(jobs))(*map(self._job, jobs, waits))
+        spans, failed = dict[int, tuple[int, int]](), list[Exception]()
+
+        def work(number: int, first: int, past: int) -> int:
+            job = jobs[number]
+            assert isinstance(job, HostJob)
+            spans[number] = first, past
+            try:
+                job.work(memory)
+            except Exception as error:  # which C++ would lose
+                failed.append(error)
+            return not failed
+
         order = np.array([other for others in waits for other in others], np.int32)
         runs = np.zeros(len(jobs), np.int32)
         status = self._library.sys_jobs(
@@ -204,18 +215,29 @@ class SystemEngine:
             ctypes.c_uint64(self.system.reaction),
             ctypes.c_uint64(self.limit),
             ctypes.c_void_p(runs.ctypes.data),
+            _WORK(work),
         )
+        if failed:
+            raise failed[0]
         self._check(status)
-        last = {job.accelerator: n for n, job in enumerate(jobs) if runs[n] >= 0}
-        origins, timelines = list[int | None](), list[Timeline | None]()
-        for n, (job, run) in enumerate(zip(jobs, runs.tolist(), strict=True)):
-            origin, line = None, None
-            if run >= 0:
-                origin, line = self._timeline(job.accelerator, run, words[n], last=last[job.accelerator] == n)
-                origin -= zero
-            origins.append(origin)
+        last = {job.accelerator: n for n, job in enumerate(jobs) if isinstance(job, Job) and runs[n] >= 0}
+        timelines = list[Timeline | None]()
+        for n, (job, own) in enumerate(zip(jobs, words, strict=True)):
+            if own is None or not isinstance(job, Job) or runs[n] < 0:
+                timelines.append(None)
+                continue
+            origin, line = self._timeline(job.accelerator, int(runs[n]), own, last=last[job.accelerator] == n)
+            spans[n] = origin - zero, origin - zero + line.cycles
             timelines.append(line)
-        return JobTimes(tuple(origins), tuple(timelines))
+        found = [spans.get(n) for n in range(len(jobs))]
+        return JobTimes(tuple(s and s[0] for s in found), tuple(s and s[1] for s in found), tuple(timelines))
+
+    def _job(self, job: AnyJob, waits: Sequence[int]) -> _Job:
+        """What C++ is told of a job."""
+        if isinstance(job, HostJob):
+            return _Job(0, 0, 0, 0, -1, job.earliest, len(waits), job.cycles)
+        part, number = self.system[job.accelerator], self.system.numbers[job.accelerator]
+        return _Job(part.registers, job.address, job.pages, job.base, number, job.earliest, len(waits), 0)
 
     def _attach(self, memory: Bytes) -> None:
         """Make bytes the system's memory."""

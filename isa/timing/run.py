@@ -69,8 +69,8 @@ def time_program(
     if isinstance(config.memory, MemoryTiming):
         return timeline_of(run(work), operations)
     (done,) = play_together(alone(config), [Task(0, work, address, operations.shapes(base))], [0])
-    assert done is not None
-    return timeline_of(done[1], operations)
+    assert done and done.outcome
+    return timeline_of(done.outcome, operations)
 
 
 def alone(config: Config) -> Machine:

@@ -1,7 +1,7 @@
 """Times accelerators that compete for one memory: when everything of each starts and ends.
 
 `isa.timing.core` plays them together: queues and faults of each, the interconnect (`isa.timing.interconnect`), the
-memory, and the host that starts jobs (`isa.timing.jobs`).
+memory, and the host that starts jobs and computes layers (`isa.timing.jobs`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.core.engine import play_together
 from dovetail.isa.timing.core.rounds import Done, Machine, Plan, Starts, Task
-from dovetail.isa.timing.jobs import Job, check_jobs
+from dovetail.isa.timing.jobs import AnyJob, HostJob, Job, check_jobs
 from dovetail.isa.timing.memory import Broken
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.run import check_places, timeline_of, without_words, work_of
@@ -53,71 +53,60 @@ def time_system(
     """
     found = _time(
         system,
-        [(name, begun.words, begun.address, begun.base) for name, begun in programs.items()],
+        [Job(name, begun.words, begun.address, begun.base) for name, begun in programs.items()],
         [begun.cycle for begun in programs.values()],
         system.memory_bytes if memory_bytes is None else memory_bytes,
         broken,
     )
-    return {name: done[1] for name, done in zip(programs, found, strict=True) if done is not None}
+    return dict(zip(programs, filter(None, found.timelines), strict=True))
 
 
 @dataclass(frozen=True)
 class JobTimes:
-    """When jobs run, in their order: cycle 0 of each run in cycles of the system, and its timeline in cycles of its
-    own; None of a job that never starts, as one that it waits for has faulted."""
+    """When jobs run, in their order, in cycles of the system: ``origins``, the first cycle of each, which is cycle 0 of
+    a run; ``ends``, the cycle behind its last one; and of runs the timeline in cycles of their own. None of a job that
+    never starts, as one that it waits for has faulted; of timelines, None of what the host computes."""
 
     origins: tuple[int | None, ...]
+    ends: tuple[int | None, ...]
     timelines: tuple[Timeline | None, ...]
 
     @property
-    def ends(self) -> tuple[int | None, ...]:
-        """The cycle behind each run's last one."""
-        return tuple(
-            None if origin is None or line is None else origin + line.cycles
-            for origin, line in zip(self.origins, self.timelines, strict=True)
-        )
-
-    @property
     def cycles(self) -> int:
-        """From the system's cycle 0 to the end of the last run."""
+        """From the system's cycle 0 to the end of the last job."""
         return max((end for end in self.ends if end is not None), default=0)
 
 
-def time_jobs(system: System, jobs: Sequence[Job], *, memory_bytes: int | None = None, broken: Broken = ()) -> JobTimes:
+def time_jobs(
+    system: System, jobs: Sequence[AnyJob], *, memory_bytes: int | None = None, broken: Broken = ()
+) -> JobTimes:
     """When everything in the jobs of a plan happens; parameters and errors are those of :func:`time_system`.
 
     Raises
     ------
     ConfigError
-        Also for jobs of an accelerator that the system has not, and for jobs that would wait for ever.
+        Also for jobs of an accelerator that the system has not, for cycles of the host that cannot be, and for jobs
+        that would wait for ever.
     """
     check_jobs(system, jobs)
-    found = _time(
-        system,
-        [(job.accelerator, job.words, job.address, job.base) for job in jobs],
-        Plan(jobs, system.reaction),
-        system.memory_bytes if memory_bytes is None else memory_bytes,
-        broken,
-    )
-    return JobTimes(
-        tuple(None if done is None else done[0] for done in found),
-        tuple(None if done is None else done[1] for done in found),
-    )
+    size = system.memory_bytes if memory_bytes is None else memory_bytes
+    return _time(system, jobs, Plan(jobs, system.reaction), size, broken)
 
 
-def _time(
-    system: System, programs: Sequence[tuple[str, Words, int, int]], starts: Starts, memory_bytes: int, broken: Broken
-) -> list[tuple[int, Timeline] | None]:
-    """Cycle 0 and timeline of each program; of it the accelerator's name, words, address and base."""
+def _time(system: System, jobs: Sequence[AnyJob], starts: Starts, memory_bytes: int, broken: Broken) -> JobTimes:
     numbers = system.numbers
-    tasks, operations = [], []
-    for name, given, address, base in programs:
-        config = replace(system[name].config, memory=system.memory)
+    tasks, operations = list[Task | None](), list[Operations | None]()
+    for job in jobs:
+        if isinstance(job, HostJob):
+            tasks.append(None)
+            operations.append(None)
+            continue
+        config = replace(system[job.accelerator].config, memory=system.memory)
         if config.serial:
-            raise ConfigError(f"accelerators.{name}: must not be microcoded to be timed among others")
-        check_places(address, base, memory_bytes, broken)
-        work, decoded = work_of(config, as_words(given), address, base, memory_bytes, broken)
-        tasks.append(Task(numbers[name], work, address, decoded.shapes(base)))
+            raise ConfigError(f"accelerators.{job.accelerator}: must not be microcoded to be timed among others")
+        check_places(job.address, job.base, memory_bytes, broken)
+        work, decoded = work_of(config, as_words(job.words), job.address, job.base, memory_bytes, broken)
+        tasks.append(Task(numbers[job.accelerator], work, job.address, decoded.shapes(job.base)))
         operations.append(decoded)
     machine = Machine(
         [part.config.outstanding for part in system.accelerators],
@@ -126,11 +115,18 @@ def _time(
         memory=system.memory,
         beat_bytes=system.memory_bus // 8,
     )
-    return [_timed(*done) for done in zip(play_together(machine, tasks, starts), operations, strict=True)]
+    found = play_together(machine, tasks, starts)
+    lines = tuple(_timeline(done, decoded) for done, decoded in zip(found, operations, strict=True))
+    return JobTimes(
+        tuple(done and done.origin for done in found),
+        tuple(
+            done and (done.origin + line.cycles if line else done.past) for done, line in zip(found, lines, strict=True)
+        ),
+        lines,
+    )
 
 
-def _timed(played: Done, operations: Operations) -> tuple[int, Timeline] | None:
-    if played is None:
+def _timeline(done: Done | None, operations: Operations | None) -> Timeline | None:
+    if done is None or done.outcome is None or operations is None:
         return None
-    origin, outcome = played
-    return origin, timeline_of(outcome, operations) if len(outcome.columns[0]) else without_words()
+    return timeline_of(done.outcome, operations) if len(done.outcome.columns[0]) else without_words()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import AnyJob, HostJob
 from dovetail.isa.timing.system import JobTimes, time_jobs
 from dovetail.sw import frontend
 from dovetail.sw.compiler.devices.latency import latency_plan
@@ -34,7 +34,7 @@ MODES = ("latency", "throughput")
 class JobsEngine(Protocol):
     """What runs the jobs of a system."""
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
+    def run_jobs(self, memory: Bytes, jobs: Sequence[AnyJob]) -> JobTimes:
         """Run them; ``memory`` is changed in place. An engine that does not time them gives None for all."""
 
 
@@ -44,13 +44,16 @@ class SystemModel:
     def __init__(self, system: System) -> None:
         self._models = {part.name: Model(part.config) for part in system.accelerators}
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> JobTimes:
+    def run_jobs(self, memory: Bytes, jobs: Sequence[AnyJob]) -> JobTimes:
         """Run them; jobs wait for earlier ones only. Raises RunError for a fault."""
         for number, job in enumerate(jobs):
+            if isinstance(job, HostJob):
+                job.work(memory)
+                continue
             result = self._models[job.accelerator].run(memory, job.address, job.pages, job.base)
             if result.fault:
                 raise RunError(f"the engine stopped in job {number}: {result.fault}")
-        return JobTimes((None,) * len(jobs), (None,) * len(jobs))
+        return JobTimes(*[(None,) * len(jobs)] * 3)
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,8 @@ class SystemNetwork:
     def times(self) -> JobTimes:
         """When all of it happens. Raises RunError."""
         times = time_jobs(self.system, self.plan.jobs, memory_bytes=self.plan.memory_bytes)
-        for number, line in enumerate(times.timelines):
-            if line is None or line.fault:
+        for number, (end, line) in enumerate(zip(times.ends, times.timelines, strict=True)):
+            if end is None or (line and line.fault):
                 raise RunError(f"the compiler made a faulty program, job {number}; please report this network")
         return times
 

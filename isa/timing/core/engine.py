@@ -26,7 +26,7 @@ from dovetail.isa.timing import dma, interconnect
 from dovetail.isa.timing.core import recurrence, rounds
 from dovetail.isa.timing.core.recurrence import Outcome, Played, Work
 from dovetail.isa.timing.core.rounds import Done, Machine, Plan, Starts, Task
-from dovetail.isa.timing.jobs import SEEN, STARTED, WRITTEN, before
+from dovetail.isa.timing.jobs import SEEN, STARTED, WRITTEN, HostJob, before
 from dovetail.isa.timing.memories.models import numbers_of
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, NEVER, PAGE_READY, UNIT_OF, Int64s, Uint64s
 
@@ -95,7 +95,8 @@ class _Job(ctypes.Structure):
 
 
 class _Task(ctypes.Structure):
-    """`Task`: ``earliest`` and ``after`` count if ``origin`` is negative, up to the host."""
+    """`Task`: ``earliest`` and ``after`` count if ``origin`` is negative, up to the host. What the host computes has no
+    job; of that ``lasts`` says in how many of its cycles, and ``past`` is the cycle behind its last one."""
 
     _fields_ = (
         ("job", _pointer),
@@ -103,7 +104,7 @@ class _Task(ctypes.Structure):
         *((name, _int) for name in ("address", "accelerator", "earliest")),
         ("after", _pointer),
         ("afters", _int),
-        ("origin", _int),
+        *((name, _int) for name in ("origin", "lasts", "past")),
     )
 
 
@@ -222,38 +223,39 @@ def run(work: Work) -> Outcome:
     return columns.outcome()
 
 
-def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
+def play_together(machine: Machine, tasks: Sequence[Task | None], starts: Starts) -> list[Done | None]:
     """What becomes of tasks whose accelerators share a memory; see `isa.timing.core.rounds.play`.
 
     Raises ConfigError for transfers of too many beats.
     """
-    beats = sum(task.beats(machine.bus_bytes[task.accelerator]) for task in tasks)
+    beats = sum(task.beats(machine.bus_bytes[task.accelerator]) for task in tasks if task)
     if beats > MOST_BEATS:
         raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed one by one, not {beats}")
     core = library()
     if core is None:
         return rounds.play(machine, tasks, starts)
-    columns = [_Columns(task.work) for task in tasks]
+    columns = [task and _Columns(task.work) for task in tasks]
     waits: list[list[int]] = [[] for _ in tasks]
-    earliest, origins, reaction = [0] * len(tasks), [-1] * len(tasks), 0
+    earliest, origins, lasts, reaction = [0] * len(tasks), [-1] * len(tasks), [0] * len(tasks), 0
     if isinstance(starts, Plan):
         waits, earliest, reaction = before(starts.jobs), [job.earliest for job in starts.jobs], starts.reaction
+        lasts = [job.cycles if isinstance(job, HostJob) else 0 for job in starts.jobs]
     else:
         origins = list(starts)
     afters = [np.array(numbers, np.int64) for numbers in waits]
     given = (_Task * len(tasks))(
         *(
             _Task(
-                ctypes.addressof(mine.job),
-                _at(task.shapes),
-                task.address,
-                task.accelerator,
+                *_program(task, mine),
                 first,
                 _at(after),
                 len(after),
                 origin,
+                cycles,
             )
-            for task, mine, first, after, origin in zip(tasks, columns, earliest, afters, origins, strict=True)
+            for task, mine, first, after, origin, cycles in zip(
+                tasks, columns, earliest, afters, origins, lasts, strict=True
+            )
         )
     )
     arrays = [np.array(numbers, np.int64) for numbers in (machine.outstanding, machine.bus_bytes)]
@@ -269,9 +271,24 @@ def play_together(machine: Machine, tasks: Sequence[Task], starts: Starts) -> li
         *(reaction, STARTED, WRITTEN, SEEN),
     )
     core.play_system(ctypes.byref(system))
-    return [
-        None if task.origin < 0 else (task.origin, mine.outcome()) for task, mine in zip(given, columns, strict=True)
-    ]
+    return [_done(task, mine) for task, mine in zip(given, columns, strict=True)]
+
+
+def _program(task: Task | None, columns: _Columns | None) -> tuple[int | None, int | None, int, int]:
+    """The first fields of a `_Task`."""
+    if task is None or columns is None:
+        return None, None, 0, -1
+    return ctypes.addressof(columns.job), _at(task.shapes), task.address, task.accelerator
+
+
+def _done(task: _Task, columns: _Columns | None) -> Done | None:
+    """What the core has noted of a task."""
+    if task.origin < 0:
+        return None
+    if columns is None:
+        return Done(task.origin, task.past, None)
+    outcome = columns.outcome()
+    return Done(task.origin, task.origin + outcome.cycles, outcome)
 
 
 def play(words: Uint64s, pages: int, lasting: Int64s, depth: int = QUEUE_DEPTH) -> Played:

@@ -24,14 +24,15 @@ std::unique_ptr<Memory> made(i64 kind, const i64* numbers) {
     }
 }
 
-// A program that an accelerator runs, in the order of `_Task` in engine.py.
+// A program that an accelerator runs, or a layer that the host computes, in the order of `_Task` in engine.py.
 struct Task {
-    Job* job;
+    Job* job;  // none: the host's
     const Shape* shapes;
     i64 program, accelerator, earliest;
     const i64* after;  // tasks that must have ended
     i64 afters;
     i64 origin;  // the cycle of the system that is cycle 0 of the run; given, or, if negative, up to the host
+    i64 lasts, past;  // of a layer: cycles that it takes the host, and the cycle behind its last one
 };
 
 // In the order of `_System` in engine.py.
@@ -187,7 +188,7 @@ public:
     void play() {
         for (i64 n = 0; n < system.count; ++n) {
             if (system.tasks[n].origin >= 0) start(n);
-            else if (!missing[n]) waiting.push_back(n);
+            else if (!missing[n]) offer(n);
         }
         for (;;) {
             for (Line& line : lines) line.look();
@@ -195,7 +196,7 @@ public:
             const i64 call = host(), due = std::min(line.when, call), decision = memory->next();
             if (std::min(due, decision) >= is.never) break;
             if (decision <= due) memory->serve(due), drain();
-            else if (call <= line.when) command();
+            else if (call <= line.when) act();
             else carry_out(line);
         }
         for (auto& run : runs)
@@ -211,26 +212,67 @@ private:
     // of the host
     std::vector<i64> missing, ready;  // per task
     std::vector<std::vector<i64>> readers;
-    std::vector<i64> waiting;  // tasks that could be started
-    i64 idle = 0;  // from when on the host is
+    std::vector<i64> programs, layers;  // that could be started
+    i64 idle = 0;                       // from when on it starts nothing
+    i64 layer = -1, left, since = 0;    // under way; its cycles that are left, and from when on the host is at it
 
     // ---- the host
 
-    i64 host() const {
-        i64 first = is.never;
-        for (i64 n : waiting) first = std::min(first, ready[n]);
-        return first;
+    void offer(i64 n) { (system.tasks[n].job ? programs : layers).push_back(n); }
+
+    i64 first(const std::vector<i64>& waiting) const {
+        i64 cycle = is.never;
+        for (i64 n : waiting) cycle = std::min(cycle, ready[n]);
+        return cycle;
     }
 
-    void command() {
+    // When the host does something next.
+    i64 host() const {
+        return std::min(first(programs), layer < 0 ? first(layers) : since + left);
+    }
+
+    // A layer that ends in a cycle does so before a program is taken: what becomes ready by that competes.
+    void act() {
+        if (layer >= 0 && since + left <= first(programs)) finish();
+        else if (first(programs) <= (layer < 0 ? first(layers) : is.never)) command();
+        else work();
+    }
+
+    i64 taken(std::vector<i64>& waiting) {
         const auto next = std::min_element(waiting.begin(), waiting.end(), [&](i64 a, i64 b) {
             return ready[a] != ready[b] ? ready[a] < ready[b] : a < b;
         });
-        const i64 n = *next, begins = std::max(ready[n], idle) + system.reaction;
+        const i64 n = *next;
         waiting.erase(next);
-        idle = begins + system.written;
+        return n;
+    }
+
+    void command() {
+        const i64 n = taken(programs), cycle = std::max(ready[n], idle), begins = cycle + system.reaction;
+        if (layer >= 0 && since < cycle) begun(), left -= cycle - since;
+        since = idle = begins + system.written;
         system.tasks[n].origin = begins + system.started;
         start(n);
+    }
+
+    void work() {
+        layer = taken(layers);
+        left = system.tasks[layer].lasts;
+        since = std::max(ready[layer], since);
+    }
+
+    // The host has worked on the layer.
+    void begun() {
+        i64& origin = system.tasks[layer].origin;
+        if (origin < 0) origin = since;
+    }
+
+    void finish() {
+        begun();
+        const i64 n = layer;
+        layer = -1;
+        since += left;
+        release(n, system.tasks[n].past = since);
     }
 
     void start(i64 n) {
@@ -242,10 +284,14 @@ private:
     void end(Run& run) {
         run.player.finish();
         run.ended = true;
-        const i64 cycle = run.task.origin + run.task.job->total + system.seen;
-        for (i64 n : readers[&run.task - system.tasks]) {
+        release(&run.task - system.tasks, run.task.origin + run.task.job->total + system.seen);
+    }
+
+    // What waits for a task waits no longer.
+    void release(i64 task, i64 cycle) {
+        for (i64 n : readers[task]) {
             ready[n] = std::max(ready[n], cycle);
-            if (!--missing[n]) waiting.push_back(n);
+            if (!--missing[n]) offer(n);
         }
     }
 

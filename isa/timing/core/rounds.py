@@ -19,7 +19,7 @@ from dovetail.isa.timing.core import recurrence
 from dovetail.isa.timing.core.recurrence import Outcome, Work
 from dovetail.isa.timing.dma import ADDRESS, PLACE, READ_END, WRITE_END, WRITE_FIRST, Shape, bursts
 from dovetail.isa.timing.interconnect import DATA, NEVER, TURN, Addresses
-from dovetail.isa.timing.jobs import Job, origins
+from dovetail.isa.timing.jobs import AnyJob, spans
 from dovetail.isa.timing.memories.interface import Memory
 from dovetail.isa.timing.memories.models import model_of
 from dovetail.isa.timing.sequencer import CHECK, Int64s
@@ -61,27 +61,36 @@ class Task(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Tasks that a host starts: the job of each, and the cycles that the host takes to react."""
+    """Tasks of a host, which starts or computes them: the job of each, and the cycles that it takes to react."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[AnyJob]
     reaction: int
 
 
 Starts = Sequence[int] | Plan
 """In which cycles tasks begin: cycle 0 of each run, or who says so."""
 
-Done = tuple[int, Outcome] | None
-"""Cycle 0 of a task's run in cycles of the machine, and what becomes of it; None if it never starts."""
+
+class Done(NamedTuple):
+    """When a task begins, in cycles of the machine, the cycle behind its last one, and what becomes of its program;
+    None of a layer that the host computes."""
+
+    origin: int
+    past: int
+    outcome: Outcome | None
 
 
-def play(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
-    """What becomes of tasks. Those of an accelerator must not overlap, and are in the order of time."""
-    players = [_Player(task, machine) for task in tasks]
+def play(machine: Machine, tasks: Sequence[Task | None], starts: Starts) -> list[Done | None]:
+    """What becomes of tasks, None of one that never starts. Those of an accelerator must not overlap, and are in the
+    order of time. Of what the host computes itself, there is a job only."""
+    players = [None if task is None else _Player(task, machine) for task in tasks]
     while True:
         begun = _begun(starts, players)
-        running = [player for player, origin in zip(players, begun, strict=True) if origin is not None]
-        for player, origin in zip(players, begun, strict=True):
-            player.origin = origin or 0
+        running = list[_Player]()
+        for player, span in zip(players, begun, strict=True):
+            if player and span:
+                player.origin = span[0]
+                running.append(player)
         flows = [
             [
                 _Flow([t for p in running if p.task.accelerator == n for t in p.transfers(unit)], most)
@@ -92,17 +101,18 @@ def play(machine: Machine, tasks: Sequence[Task], starts: Starts) -> list[Done]:
         _serve(machine, *flows)
         if not sum(player.learns() for player in running):
             break
-    return [None if origin is None else (origin, player.outcome) for player, origin in zip(players, begun, strict=True)]
+    return [
+        span and Done(*span, player.outcome if player else None) for player, span in zip(players, begun, strict=True)
+    ]
 
 
-def _begun(starts: Starts, players: Sequence["_Player"]) -> Sequence[int | None]:
-    """Cycle 0 of each run, if they last as long as assumed."""
+def _begun(starts: Starts, players: Sequence["_Player | None"]) -> Sequence[tuple[int, int] | None]:
+    """When each task begins and ends, if runs last as long as assumed."""
+    lasted = [player.outcome.cycles if player else 0 for player in players]
     if not isinstance(starts, Plan):
-        return starts
-    outcomes = [player.outcome for player in players]
-    return origins(
-        starts.jobs, starts.reaction, [done.cycles for done in outcomes], [done.fault[0] != 0 for done in outcomes]
-    )
+        return [(first, first + cycles) for first, cycles in zip(starts, lasted, strict=True)]
+    faulted = [player is not None and player.outcome.fault[0] != 0 for player in players]
+    return spans(starts.jobs, starts.reaction, lasted, faulted)
 
 
 @dataclass

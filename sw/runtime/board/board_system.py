@@ -9,7 +9,7 @@ from dovetail.isa.config.system import System
 from dovetail.isa.host import STATUS_DONE
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.link import BAUD
-from dovetail.isa.timing.jobs import Job, before, check_jobs
+from dovetail.isa.timing.jobs import AnyJob, Job, before, check_jobs
 from dovetail.isa.timing.run import cycle_bound
 from dovetail.sw.runtime.board.board_engine import check_accelerator, check_room, wait_for
 from dovetail.sw.runtime.board.contents import Contents, traffic
@@ -66,7 +66,7 @@ class BoardSystem:
         for part in parts:
             check_accelerator(self.link, part.config, part.registers)
 
-    def run_jobs(self, memory: Bytes, jobs: Sequence[Job]) -> tuple[RunResult | None, ...]:
+    def run_jobs(self, memory: Bytes, given: Sequence[AnyJob]) -> tuple[RunResult | None, ...]:
         """Run the jobs of a plan; the results, without timelines, in their order. None of a job that never started, as
         one that it waits for has faulted.
 
@@ -74,10 +74,14 @@ class BoardSystem:
         the accelerators. Jobs that become ready later begin when the host has
         heard of it, which takes the time of some frames. Their words must be in ``memory`` already, which starts at
         address 0, is a multiple of 4096 bytes and is changed in place. Raises ConfigError for jobs that would wait for
-        ever, ValueError for jobs with ``earliest``: the host of a board does not count cycles.
+        ever, ValueError for jobs of the host's own, and for jobs with ``earliest``: the host of a board does not count
+        cycles.
         """
-        check_jobs(self.system, jobs)
+        check_jobs(self.system, given)
         check_room(self.link, memory)
+        jobs = [job for job in given if isinstance(job, Job)]
+        if len(jobs) < len(given):
+            raise ValueError("jobs on a board must be programs, not layers that the host computes")
         if any(job.earliest for job in jobs):
             raise ValueError("jobs on a board must have no earliest cycle")
         self._check()

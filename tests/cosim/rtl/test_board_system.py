@@ -18,7 +18,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import Part, System
 from dovetail.isa.instructions.table import to_bytes
 from dovetail.isa.link import START_GAP
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import HostJob, Job
 from dovetail.isa.timing.sequencer import as_words
 from dovetail.isa.timing.system import Begun, time_system
 from dovetail.sw.model.accelerator import Model
@@ -194,6 +194,8 @@ def test_what_a_board_is_told(setting: Setting, host: BoardSystem) -> None:
     memory = np.zeros(4096, np.uint8)
     with pytest.raises(ValueError, match=r"^jobs on a board must have no earliest cycle$"):
         host.run_jobs(memory, [Job("left", (), earliest=1)])
+    with pytest.raises(ValueError, match=r"^jobs on a board must be programs, not layers that the host computes$"):
+        host.run_jobs(memory, [Job("left", ()), HostJob(1)])
     with pytest.raises(LinkError, match="the board refuses START at 0x4: RANGE"):
         host.link.start(4)
     host.close()

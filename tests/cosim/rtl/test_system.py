@@ -16,11 +16,12 @@ from dovetail.isa.config.memory import memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.isa.host import ID
+from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.interconnect import DATA, TURN, Addresses
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import AnyJob, HostJob, Job
 from dovetail.isa.timing.memories.fixed import Direction
 from dovetail.isa.timing.operations import forget
-from dovetail.isa.timing.system import Begun, time_jobs, time_system
+from dovetail.isa.timing.system import Begun, JobTimes, time_jobs, time_system
 from dovetail.sw.model.accelerator import Model
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
@@ -203,18 +204,79 @@ def test_jobs_that_wait_for_one_another(engine: SystemEngine) -> None:
         expected = time_jobs(system, jobs, memory_bytes=len(memory))
         engine.reset()
         run = engine.run_jobs(memory, jobs)
-        assert run.origins == expected.origins
-        for n, (mine, other) in enumerate(zip(run.timelines, expected.timelines, strict=True)):
-            if mine is None or other is None:
-                assert mine is other is None
-                never += 1
-                continue
-            faults += mine.fault is not None
-            assert (mine.cycles, mine.fault) == (other.cycles, other.fault), n
-            assert mine.counters in ({}, other.counters)
-            for column in ("unit", "op", "pc", "start", "end", "works"):
-                np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), f"{n} {column}")
+        check_times(run, expected)
+        never += run.origins.count(None)
+        faults += sum(line is not None and line.fault is not None for line in run.timelines)
     assert never and faults
+
+
+def test_layers_that_the_host_computes(engine: SystemEngine) -> None:
+    """The host works on them in the cycles of its rule, and programs read what they have made."""
+    system, rng = engine.system, random.Random(510171)
+    if any(part.config.serial for part in system.accelerators):
+        pytest.skip("a microcoded accelerator is not timed among others")
+    interrupted = 0
+    for _ in range(8):
+        work = {}
+        for n in range(rng.randrange(1, 4 * len(system.accelerators))):
+            part = rng.choice(system.accelerators)
+            work[f"{n} {part.name}"] = legal_program(rng, part.config)
+        memory, starts = together(work, (0,) * len(work))
+        models = {part.name: Model(part.config) for part in system.accelerators}  # whose SRAM outlives a run
+        results, at = [], 0
+        jobs = list[AnyJob]()
+        for (name, start), program in zip(starts.items(), work.values(), strict=True):
+            model = models[name.split()[1]]
+            results.append(model.run(program.fresh_memory(), program.program, program.pages, program.base).memory)
+            free = tuple(rng.sample(range(len(jobs)), min(len(jobs), rng.randrange(3))))
+            if rng.random() < 0.6:  # the host makes the program's data
+                whole = slice(at, at + len(program.memory))
+                pages = slice(start.program, start.program + PAGE_BYTES * start.pages)
+                own = memory[pages].copy()
+                memory[whole] = 0
+                memory[pages] = own
+
+                def make(memory: np.ndarray, whole: slice = whole, content: np.ndarray = program.memory) -> None:
+                    memory[whole] = content
+
+                jobs.append(HostJob(rng.choice((1, rng.randrange(1, 200), rng.randrange(1, 9000))), free, work=make))
+                free = (len(jobs) - 1,)
+            words = program_words(memory, start.program, start.pages)
+            earliest = rng.choice((0, 0, rng.randrange(5000)))
+            jobs.append(Job(name.split()[1], words, start.program, start.base, free, earliest))
+            at += len(program.memory)
+        expected = time_jobs(system, jobs, memory_bytes=len(memory))
+        engine.reset()
+        run = engine.run_jobs(memory, jobs)
+        check_times(run, expected)
+        assert np.array_equal(memory, np.concatenate(results))
+        for job, origin, end in zip(jobs, run.origins, run.ends, strict=True):
+            if isinstance(job, HostJob):
+                assert origin is not None and end is not None
+                interrupted += end - origin > job.cycles
+    assert interrupted
+
+
+def test_what_the_host_raises_is_raised(engine: SystemEngine) -> None:
+    def fail(memory: np.ndarray) -> None:
+        raise ValueError("no such layer")
+
+    with pytest.raises(ValueError, match=r"^no such layer$"):
+        engine.run_jobs(np.zeros(4096, np.uint8), [HostJob(10, work=fail)])
+    assert engine.run_jobs(np.zeros(4096, np.uint8), [HostJob(10)]).ends == (10,)
+
+
+def check_times(run: JobTimes, expected: JobTimes) -> None:
+    """Jobs of the RTL begin and end, and everything in them, when they are expected to."""
+    assert (run.origins, run.ends) == (expected.origins, expected.ends)
+    for n, (mine, other) in enumerate(zip(run.timelines, expected.timelines, strict=True)):
+        if mine is None or other is None:
+            assert mine is other is None
+            continue
+        assert (mine.cycles, mine.fault) == (other.cycles, other.fault), n
+        assert mine.counters in ({}, other.counters)
+        for column in ("unit", "op", "pc", "start", "end", "works"):
+            np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), f"{n} {column}")
 
 
 @pytest.mark.parametrize("memory", ["sdram", "ddr3-1600-x16@400MHz", "lpddr4-3200-x16@90MHz"])

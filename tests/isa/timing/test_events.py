@@ -15,7 +15,7 @@ from dovetail.isa.timing.core import engine, rounds
 from dovetail.isa.timing.core.recurrence import Outcome
 from dovetail.isa.timing.core.rounds import Machine, Plan, Task
 from dovetail.isa.timing.interconnect import DATA, TURN, WriteData
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import AnyJob, HostJob, Job, spans
 from dovetail.isa.timing.run import work_of
 from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.random.programs.broken import illegal_program
@@ -84,33 +84,44 @@ def test_compiled_and_in_rounds(seed: int) -> None:
     starts = [rng.choice((0, rng.randrange(400))) for _ in tasks]
     found = engine.play_together(machine, tasks, starts)
     for mine, theirs in zip(found, rounds.play(machine, tasks, starts), strict=True):
-        assert mine is not None and theirs is not None
-        assert mine[0] == theirs[0]
-        assert_equal(mine[1], theirs[1])
+        assert mine and theirs and mine.outcome and theirs.outcome
+        assert (mine.origin, mine.past) == (theirs.origin, theirs.past)
+        assert_equal(mine.outcome, theirs.outcome)
 
 
 @needs_compiler
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(30))
 def test_plans(seed: int) -> None:
     rng = random.Random(seed)
     configs = [random_config(rng) for _ in range(rng.choice((1, 2, 3)))]
     memory = random_memory(rng)
     configs = [replace(config, memory=memory) for config in configs]
     machine = machine_of(configs, memory)
-    tasks, jobs = [], []
-    for n in range(rng.choice((2, 5))):
+    tasks, jobs = list[Task | None](), list[AnyJob]()
+    for n in range(rng.choice((2, 5, 9))):
+        after = tuple(m for m in range(n) if rng.random() < 0.3)
+        earliest = rng.choice((0, rng.randrange(1000)))
+        if rng.random() < 0.4:
+            tasks.append(None)
+            jobs.append(HostJob(rng.choice((1, 2, 100, rng.randrange(1, 4000))), after, earliest))
+            continue
         k = rng.randrange(len(configs))
         tasks.append(task_of(rng, configs[k], k, random_program(rng, configs[k])))
-        after = tuple(m for m in range(n) if rng.random() < 0.3)
-        jobs.append(Job(str(k), [], after=after, earliest=rng.choice((0, rng.randrange(1000)))))
+        jobs.append(Job(str(k), [], after=after, earliest=earliest))
     plan = Plan(jobs, rng.choice((1, 50)))
     found, expected = engine.play_together(machine, tasks, plan), rounds.play(machine, tasks, plan)
-    for mine, theirs in zip(found, expected, strict=True):
+    lasted, faulted = [0] * len(jobs), [False] * len(jobs)
+    for n, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
         if mine is None or theirs is None:
             assert mine is theirs
-        else:
-            assert mine[0] == theirs[0]
-            assert_equal(mine[1], theirs[1])
+            continue
+        assert (mine.origin, mine.past) == (theirs.origin, theirs.past)
+        assert (mine.outcome is None) == (theirs.outcome is None) == isinstance(jobs[n], HostJob)
+        if mine.outcome and theirs.outcome:
+            assert_equal(mine.outcome, theirs.outcome)
+            lasted[n], faulted[n] = mine.outcome.cycles, mine.outcome.fault[0] != 0
+    rule = spans(jobs, plan.reaction, lasted, faulted)
+    assert rule == [mine and (mine.origin, mine.past) for mine in found]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -122,8 +133,9 @@ def test_one_accelerator_alone(seed: int) -> None:
     task = task_of(rng, config, 0, random_program(rng, config))
     expected = engine.run(task.work)
     machine = machine_of([config], memory, joined=False)
-    ((_, outcome),) = filter(None, engine.play_together(machine, [task], [rng.choice((0, 77))]))
-    assert_equal(outcome, expected)
+    (done,) = filter(None, engine.play_together(machine, [task], [rng.choice((0, 77))]))
+    assert done.outcome
+    assert_equal(done.outcome, expected)
 
 
 def test_first_beats() -> None:
