@@ -229,7 +229,7 @@ runs int8 QDQ files in their uint8 form, in which convolutions and matrix produc
 | Gemm | QGemm | QGemm | integer, as QGemm |
 | Add, Mul | QLinearAdd, QLinearMul | the same | the kernel's bytes for every pair, else the kernel on the host |
 | Sub, Min, Max | float | float | float32's bytes for every pair |
-| Softmax | QLinearSoftmax | QLinearSoftmax | QLinearSoftmax on the host; generated C has its table |
+| Softmax | QLinearSoftmax | QLinearSoftmax | its bytes, in integers on the host; generated C has its table |
 | Sigmoid, LeakyRelu | QLinearSigmoid, QLinearLeakyRelu | the same | a table of what the session gives for each byte |
 | other functions of one element | float (HardSwish: HardSigmoid and Mul; Gelu, QuickGelu) | the same | the same |
 | Concat | QLinearConcat | QLinearConcat | movement, and a table for each part in another quantisation |

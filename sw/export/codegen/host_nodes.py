@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-from ai_edge_litert import schema_py_generated as schema
 from onnx import helper, numpy_helper
 
+from dovetail.isa.numerics.softmax import TFLITE_COLUMNS
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields, number
 from dovetail.sw.export.codegen.movement import places_of, write_places
-from dovetail.sw.export.codegen.softmax import MOST_COLUMNS, exponentials, float_exponentials
 from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
-from dovetail.sw.frontend.tflite.file import TfliteFile
 from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.host import kernels
+from dovetail.sw.host.softmax import OnnxSoftmax, TfliteSoftmax, softmax_sizes
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
 
@@ -94,15 +93,13 @@ def _write_moves(writer: Writer, node: ir.Host) -> None:
 
 
 def _write_tflite(writer: Writer, node: ir.Host, payload: kernels.TfliteOp) -> None:
-    if node.label == "softmax":
+    if isinstance(payload, TfliteSoftmax):
         source = writer.graph.tensors[node.inputs[0]]
-        ends = _typed(writer, node, "int8", "int8")
-        columns = source.shape[-1]
-        if columns > MOST_COLUMNS:
-            raise _refused(node, f"which must have at most {MOST_COLUMNS} elements in a row")
-        beta = TfliteFile(payload.data).operators[payload.index].options(schema.SoftmaxOptions).Beta()
-        table = writer.constants.array(exponentials(float(beta), float(source.scale or 1)), f"{node.name}_exps")
-        writer.call("dovetail_softmax", table, source.size // columns, columns, *ends)
+        table = writer.constants.array(payload.exponentials, f"{node.name}_exps")
+        sizes = source.size // source.shape[-1], source.shape[-1]
+        writer.call("dovetail_softmax", table, *sizes, *_typed(writer, node, "int8", "int8"))
+    elif node.label == "softmax":
+        raise _refused(node, f"which must be of int8 and have at most {TFLITE_COLUMNS} elements in a row")
     elif node.label in _TFLITE_TABLES and len(node.inputs) == 1:
         ends = _typed(writer, node, "int8", "int8")
         table = writer.constants.array(payload.table().astype(np.int8), f"{node.name}_table")
@@ -126,7 +123,6 @@ class _OnnxNode:
         model = onnx.load_model_from_string(payload.model)
         *self.sums, self.proto = model.graph.node
         self.is_plain = all(part.domain in ("", "ai.onnx") for part in model.graph.node)
-        self.is_integer_softmax = (self.proto.domain, self.proto.op_type) == ("com.microsoft", "QLinearSoftmax")
         self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
         self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -135,8 +131,8 @@ class _OnnxNode:
 
     def write(self) -> None:
         kind = self.proto.op_type
-        if self.is_integer_softmax:
-            self._integer_softmax()
+        if isinstance(self.payload, OnnxSoftmax):
+            self._integer_softmax(self.payload)
             return
         if not self.is_plain or (self.sums and kind != "LayerNormalization"):
             raise _refused(self.node)
@@ -200,29 +196,24 @@ class _OnnxNode:
             self.writer.move(source, result, copy, ITEM_BYTES["float32"], self.node.name)
             place += count
 
-    def _integer_softmax(self) -> None:
+    def _integer_softmax(self, payload: OnnxSoftmax) -> None:
         """ONNX Runtime's QLinearSoftmax: a float table, and a division."""
-        writer, node, (wire,) = self.writer, self.node, self.payload.outputs
+        writer, node = self.writer, self.node
         _typed(writer, node, "int8", "int8")
-        scale, zero = (self.values.get(name) for name in self.proto.input[3:5])
-        step = self.values.get(self.proto.input[1])
-        if step is None or scale is None or zero is None or self.payload.inputs[0].layout.shape != wire.layout.shape:
-            raise _refused(node, "which must have a constant quantisation")
-        sizes = _softmax_sizes(wire.layout.shape, self.attributes["axis"], self.attributes["opset"])
-        table = writer.constants.array(float_exponentials(float(step), sizes[1]), f"{node.name}_exps")
         fields: Fields = {
-            "exps": table,
-            "levels": number(np.float32(np.floor(np.float32(1) / scale))),
-            "zero_point": int(zero) - (128 if zero.dtype == np.uint8 else 0),
+            "exps": writer.constants.array(payload.exponentials, f"{node.name}_exps"),
+            "levels": number(np.float32(payload.levels)),
+            "zero_point": payload.zero_point,
         }
         rule = writer.constants.struct("dovetail_softmax_rule", fields, f"{node.name}_rule")
         source, _ = self._operand(self.proto.input[0])
-        result = self._ordered(wire.layout, node.outputs[0])
-        writer.call("dovetail_softmax_table", rule, *sizes, source, result)
-        self._settle(wire.layout, result)
+        layout = payload.outputs[0].layout
+        result = self._ordered(layout, node.outputs[0])
+        writer.call("dovetail_softmax_table", rule, *payload.sizes, source, result)
+        self._settle(layout, result)
 
     def _softmax(self, source: str | Pointer, shape: Shape, result: Pointer) -> None:
-        sizes = _softmax_sizes(shape, self.attributes.get("axis", -1 if self.opset >= 13 else 1), self.opset)
+        sizes = softmax_sizes(shape, self.attributes.get("axis", -1 if self.opset >= 13 else 1), self.opset)
         self.writer.call("dovetail_softmax_float", *sizes, source, result)
         self.writer.inexact.append(self.node.name)
 
@@ -273,10 +264,3 @@ class _OnnxNode:
         """Where a tensor is in the file's order: its own place if that is how it lies there."""
         storage = self.writer.storage
         return storage.pointer(tensor) if layout.is_plain else storage.temporary(storage.bytes_of(tensor))
-
-
-def _softmax_sizes(shape: Shape, axis: int, opset: int) -> tuple[int, int, int]:
-    """Elements before, along and behind the axis; before operator set 13 it begins a row's axes."""
-    axis %= len(shape)
-    end = axis + 1 if opset >= 13 else len(shape)
-    return prod(shape[:axis]), prod(shape[axis:end]), prod(shape[end:])

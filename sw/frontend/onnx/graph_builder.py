@@ -15,6 +15,7 @@ from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx.limits import check_results
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.host.kernels import Dequantize, OnnxOp, Permute, Quantize, Wire
+from dovetail.sw.host.softmax import in_integers
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, refined
 from dovetail.sw.network.names import unused
@@ -359,7 +360,7 @@ class GraphBuilder:
             layout = Layout.image(shape) if images and len(shape) == 4 else Layout.plain(shape)
             results[name] = Value(self.tensor(name, layout.inner, dtype), layout, dtype)
         outs = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in results.items())
-        payload = replace(probe, outputs=outs)
+        payload = in_integers(replace(probe, outputs=outs))
         sources = tuple(value.tensor for value in values.values())
         self.host(node.op.lower(), node.name, sources, tuple(v.tensor for v in results.values()), payload)
         return results

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from dovetail.isa.numerics.softmax import TFLITE_COLUMNS
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.tflite.file import Operator, TfliteFile
 from dovetail.sw.frontend.tflite.graph_builder import Build, GraphBuilder
@@ -19,6 +20,7 @@ from dovetail.sw.frontend.tflite.operators.pooling import POOLINGS
 from dovetail.sw.frontend.tflite.remainder import custom_op
 from dovetail.sw.frontend.tflite.variables import RESOURCE_OPERATORS, Resources, integer_layer
 from dovetail.sw.host.kernels import TfliteOp
+from dovetail.sw.host.softmax import TfliteSoftmax
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 
@@ -84,14 +86,14 @@ class Importer:
     def _host(self, op: Operator) -> ir.Host:
         """Leave an operator to LiteRT's reference kernels."""
         self._check_types(op)
-        if op.kind == "SOFTMAX":
-            self._check_softmax(op)
         builder = self.builder
         dynamic = tuple(i for i in op.inputs if i >= 0 and builder.constant(i) is None)
         variables = tuple(i for i in dynamic if builder.infos[i].variable)
         plain = tuple(i for i in dynamic if i not in variables)
         before = builder.names(variables)
         payload: Any = integer_layer(builder, op) if variables else None
+        if op.kind == "SOFTMAX":
+            payload = self._softmax(op, plain)
         return ir.Host(
             name=op.name,
             inputs=builder.names(plain) + before,
@@ -126,8 +128,15 @@ class Importer:
             if info.tensor.dtype == "int8" and not scaled:
                 raise NetworkError(f"{op.name}: scales of {info.tensor.name!r} must be positive and finite")
 
-    def _check_softmax(self, op: Operator) -> None:
-        """LiteRT's kernel ends the process where this does not hold."""
-        beta = op.options(schema.SoftmaxOptions).Beta() * float(self.builder.tensor(op.inputs[0]).scale or 1.0)
-        if not 2**-26 < beta < np.inf:
-            raise NetworkError(f"{op.name}: beta times the input's scale must be above 2**-26, not {beta}")
+    def _softmax(self, op: Operator, plain: tuple[int, ...]) -> TfliteSoftmax | None:
+        """The operator on int8 rows; None: LiteRT must run it."""
+        builder = self.builder
+        source, result = (builder.tensor(indices[0]) for indices in (op.inputs, op.outputs))
+        beta, scale = float(op.options(schema.SoftmaxOptions).Beta()), float(source.scale or 1.0)
+        if not 2**-26 < beta * scale < np.inf:  # LiteRT's kernel would end the process
+            raise NetworkError(f"{op.name}: beta times the input's scale must be above 2**-26, not {beta * scale}")
+        known = [(each.dtype, each.shape) for each in (source, result)] == [("int8", source.shape or (0,))] * 2
+        unit = (result.scale, result.zero_point) == (np.float32(1 / 256), -128)
+        if not known or not unit or plain != op.inputs[:1] or source.shape[-1] > TFLITE_COLUMNS:
+            return None
+        return TfliteSoftmax(self.file.data, op.index, plain, op.outputs, builder.unsigned, beta=beta, scale=scale)

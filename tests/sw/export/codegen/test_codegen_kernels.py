@@ -21,9 +21,9 @@ from dovetail.isa.numerics.add import add, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average
 from dovetail.isa.numerics.requantise import scale_onnx, scale_tflite
 from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.softmax import onnx_exponentials, softmax_onnx, softmax_tflite, tflite_exponentials
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.export.codegen.movement import copy_of
-from dovetail.sw.export.codegen.softmax import exponentials, float_exponentials
 from dovetail.sw.host.kernels import Dequantize, Quantize
 from dovetail.sw.host.onnx_session import open_session
 
@@ -147,14 +147,20 @@ def test_quantisation(library: Any, ties_even: bool, scale: float) -> None:
 @pytest.mark.parametrize("columns", [1, 2, 10, 12, 100])
 @pytest.mark.parametrize(("scale", "beta"), [(0.2077, 1.0), (0.0003, 1.0), (0.7, 2.0), (0.125, 1.0), (20.0, 1.0)])
 def test_softmax_is_that_of_litert(library: Any, scale: float, beta: float, columns: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = np.clip(rng.normal(0, [[5], [40], [200]] * 100, (300, columns)), -128, 127).astype(np.int8)
-    rows[7] = -128
+    rows = softmax_rows(columns)
     found = np.empty_like(rows)
-    table = exponentials(beta, float(np.float32(scale)))
+    table = tflite_exponentials(beta, float(np.float32(scale)))
     sizes = map(ctypes.c_size_t, rows.shape)
     library.dovetail_softmax(address(table), *sizes, address(rows), address(found))
     np.testing.assert_array_equal(found, litert_softmax(rows, scale, beta))
+    np.testing.assert_array_equal(found, softmax_tflite(rows, table))
+
+
+def softmax_rows(columns: int) -> NDArray[np.int8]:
+    """int8 [300, columns]: spread a little, more, and up to both ends; one that is constant."""
+    rows = np.clip(np.random.default_rng(0).normal(0, [[5], [40], [200]] * 100, (300, columns)), -128, 127)
+    rows[7] = -128
+    return rows.astype(np.int8)
 
 
 class SoftmaxRule(ctypes.Structure):
@@ -169,15 +175,28 @@ class SoftmaxRule(ctypes.Structure):
     [(0.2077, 1 / 256, -128), (0.003, 1 / 255, 3), (0.7, 0.0039, -100), (20.0, 0.001, -128), (0.05, 1 / 450, -128)],
 )
 def test_softmax_is_that_of_onnx_runtime(library: Any, scale: float, step: float, zero: int, columns: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = np.clip(rng.normal(0, [[5], [40], [200]] * 100, (300, columns)), -128, 127).astype(np.int8)
-    rows[7] = -128
+    rows = softmax_rows(columns)
     found = np.empty_like(rows)
-    table = float_exponentials(float(np.float32(scale)), columns)
-    rule = SoftmaxRule(address(table), np.floor(np.float32(1) / np.float32(step)), zero)
+    table = onnx_exponentials(float(np.float32(scale)), columns)
+    levels = int(np.floor(np.float32(1) / np.float32(step)))
+    rule = SoftmaxRule(address(table), levels, zero)
     sizes = map(ctypes.c_size_t, (*rows.shape, 1))
     library.dovetail_softmax_table(ctypes.byref(rule), *sizes, address(rows), address(found))
     np.testing.assert_array_equal(found, onnx_softmax(rows, scale, step, zero))
+    np.testing.assert_array_equal(found, softmax_onnx(rows, table, levels, zero))
+
+
+def test_softmax_near_rounding_errors(library: Any) -> None:
+    """Rows whose result depends on the last bit of an exponential, or of a quotient."""
+    row = np.array([[127, 97, 48, 69, -122, 30]], np.int8)
+    scale = float(np.float32(0.04477611556649208))
+    expected = litert_softmax(row, scale, 1.0)
+    assert expected.tolist() == [[58, -80, -123, -114, -128, -126]]
+    np.testing.assert_array_equal(softmax_tflite(row, tflite_exponentials(1.0, scale)), expected)
+    for scale, levels in ((0.047593213617801666, [127, -61, 88, 62, 86]), (0.01963815465569496, [127, -78, 104])):
+        row = np.array([levels], np.int8)
+        expected = onnx_softmax(row, scale, 1 / 256, -128)
+        np.testing.assert_array_equal(softmax_onnx(row, onnx_exponentials(scale, row.size), 256, -128), expected)
 
 
 def onnx_softmax(rows: NDArray[np.int8], scale: float, step: float, zero: int) -> NDArray[np.int8]:
