@@ -193,7 +193,7 @@ public:
         for (;;) {
             for (Line& line : lines) line.look();
             Line& line = lines[lines[1].when < lines[0].when];
-            const i64 call = host(), due = std::min(line.when, call), decision = memory->next();
+            const i64 call = host(), due = std::min(line.when, call), decision = memory->next;
             if (std::min(due, decision) >= is.never) break;
             if (decision <= due) memory->serve(due), drain();
             else if (call <= line.when) act();

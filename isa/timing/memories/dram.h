@@ -29,60 +29,58 @@ public:
           banks(size_t(p.groups * p.banks)),
           groups(size_t(p.groups)),
           columns(size_t(p.ahead), LONG_AGO),
-          refresh(p.refi) {}
+          refresh(p.refi) {
+        const i64 row = p.row >> block_shift;
+        if (p.column_shift == block_shift)
+            turn = 1, stretch = row, step = std::max(p.ccd, p.ccd_l);
+        else if (p.group_shift == block_shift && p.column_shift < p.bank_shift && p.ccd_l <= p.groups * p.ccd)
+            turn = p.groups, stretch = row * p.groups, step = p.ccd;
+    }
 
     i64 places() const override { return PLACES; }
 
     void take(const Burst& burst) override {
         Side& side = sides[burst.write];
-        const u64 size = u64(burst.bytes), start = burst.address / size * size, end = start + u64(burst.beats) * size;
+        const int size = __builtin_ctzll(u64(burst.bytes));
+        const u64 start = burst.address >> size << size, end = start + (u64(burst.beats) << size);
         const i64 taken = burst.write ? burst.data + burst.beats - 1 : burst.accepted;
         if (burst.write) reports.push_back({W, taken});
-        Open& one = side.open[side.last++ % HELD];
-        one.arrival = over((taken + 1) * ticks, cycles) + p.front;
-        one.start = start;
-        one.beats = burst.beats;
-        one.size = size;
-        one.base = start >> block_shift;
-        one.next = 0;
-        one.left = i64(((end - 1) >> block_shift) - one.base + 1);
-        one.ready.resize(size_t(one.left));
-    }
-
-    i64 next() const override {
-        const i64 tick = due();
-        return tick >= NEVER ? NEVER : (tick - p.front) * cycles / ticks;
+        const u64 base = start >> block_shift;
+        const i64 blocks = i64(((end - 1) >> block_shift) - base + 1);
+        const i64 arrival = over((taken + 1) * ticks, cycles) + p.front;
+        side.open[side.last++ % HELD] = {burst.write, size, arrival, burst.beats, blocks, 0, start, base};
+        plan();
     }
 
     void serve(i64 before) override {
-        const i64 limit = before >= NEVER ? NEVER : i64((__int128(before) * ticks + cycles - 1) / cycles) + p.front;
-        do choose(due());
-        while (reports.empty() && due() < limit);
+        do {
+            choose(tick);
+            plan();
+        } while (reports.empty() && next < before);
     }
 
 private:
     static constexpr u64 HELD = 32;  // more than the bursts that are held
 
-    // A burst that is not answered: `next` of its blocks is the first that is not in the queue.
+    // A burst that is not answered. ``left``: its blocks that were not chosen. ``end``: the cycle of its response, or the
+    // one behind its last beat, as far as the blocks that were chosen go.
     struct Open {
-        i64 arrival, beats, next, left;
-        u64 start, size, base;
-        std::vector<i64> ready;  // by block, the tick at which its data are on their way to the bus
-
-        i64 count() const { return i64(ready.size()); }
+        bool write;
+        int size;  // bits of a byte's place in a beat
+        i64 arrival, beats, left, end;
+        u64 start, base;  // the first byte, the first block
+    };
+    // Blocks of a burst that have arrived and were not chosen, from one up to the one before another.
+    struct Run {
+        Open* burst;
+        i64 first, last;
     };
     struct Side {
         Open open[HELD];
-        u64 first = 0, last = 0;  // number of the oldest one, and of the next
-        u64 coming = 0;  // of the first one with blocks that are not in the queue
+        u64 first = 0, coming = 0, last = 0;  // numbers of the oldest one, of the one to arrive, and of the next
         i64 next = 0;  // the first cycle of the next beat, or response
 
         i64 arrival() const { return coming < last ? open[coming % HELD].arrival : NEVER; }
-    };
-    struct Request {
-        Open* burst;
-        i64 part, bank, row;
-        bool write;
     };
     struct Bank {
         i64 row = -1, activate = 0, precharge = 0, column = 0;
@@ -90,173 +88,178 @@ private:
     struct Group {
         i64 legal[2] = {0, 0}, opened = LONG_AGO;  // of READ and WRITE; the latest ACTIVATE
     };
+    // Of a block.
+    struct Place {
+        i64 group, bank, row;
+    };
 
     const DramTiming p;
     const i64 data;
     const i64 cycles, ticks;  // as many as there are in the same time
     const int block_shift, bank_shift;  // bits of a byte's place in a block, of a bank's in its group
+    // Blocks in the same rows, of which each ``turn`` are in ``turn`` groups, lie together from a multiple of ``stretch``
+    // on. Where nothing comes in between, their columns are ``step`` apart behind the first ``turn``. 0: not so.
+    i64 turn = 0, stretch = 1, step = 1;
     std::vector<Bank> banks;
     std::vector<Group> groups;
     std::vector<i64> columns;  // of the latest choices, in a ring
     size_t oldest = 0;
     i64 refresh;
     Side sides[2];
-    std::deque<Request> queue;  // the oldest ones that have arrived: what can be chosen
+    std::deque<Run> queue;  // of the bursts that have arrived, at least the oldest one
     i64 legal[2] = {0, 0}, activates[4] = {LONG_AGO, LONG_AGO, LONG_AGO, LONG_AGO};
     int latest = 3;  // of `activates`
-    i64 chosen = -1, passed = 0;
+    i64 tick = NEVER, chosen = -1, passed = 0;  // of the next choice, of the latest one
+    i64 column = LONG_AGO;  // the latest one
 
     static i64 over(i64 a, i64 b) { return (a + b - 1) / b; }
     static void later(i64& time, i64 least) { time = std::max(time, least); }
 
-    // A cycle, or that of a tick if it is later.
-    void later_cycle(i64& cycle, i64 tick) const {
-        if (tick * cycles > cycle * ticks) cycle = over(tick * cycles, ticks);
+    i64 arrival() const { return std::min(sides[0].arrival(), sides[1].arrival()); }
+
+    // When the next choice is.
+    void plan() {
+        const i64 least = queue.empty() ? arrival() : 0;
+        tick = std::max({chosen + 1, columns[oldest] + 1, least});
+        next = least == NEVER ? NEVER : (tick - p.front) * cycles / ticks;
     }
 
-    // The tick of the next choice.
-    i64 due() const {
-        const i64 least = queue.empty() ? std::min(sides[0].arrival(), sides[1].arrival()) : 0;
-        return least >= NEVER ? NEVER : std::max({chosen + 1, columns[oldest] + 1, least});
+    // The burst that is next to arrive is at the end of the queue.
+    void arrive() {
+        Side& side = sides[sides[1].arrival() < sides[0].arrival()];
+        Open& burst = side.open[side.coming++ % HELD];
+        queue.push_back({&burst, 0, burst.left});
     }
 
-
-    // Requests that have arrived, as many as can be chosen.
-    void fill(i64 now) {
-        while (i64(queue.size()) < p.queue) {
-            const i64 read = sides[0].arrival(), write = sides[1].arrival();
-            if (std::min(read, write) > now) return;
-            const bool w = write < read;
-            Open& burst = sides[w].open[sides[w].coming % HELD];
-            const u64 address = (burst.base + u64(burst.next)) << block_shift;
-            const i64 group = i64(address >> p.group_shift) & (p.groups - 1), bank = i64(address >> p.bank_shift) & (p.banks - 1);
-            queue.push_back({&burst, burst.next, group * p.banks + bank, i64(address >> p.row_shift), w});
-            if (++burst.next == burst.count()) ++sides[w].coming;
-        }
+    Place place(const Open& burst, i64 part) const {
+        const u64 address = (burst.base + u64(part)) << block_shift;
+        const i64 group = i64(address >> p.group_shift) & (p.groups - 1);
+        return {group, group << bank_shift | (i64(address >> p.bank_shift) & (p.banks - 1)), i64(address >> p.row_shift)};
     }
-
-    bool hits(const Request& request) const { return banks[size_t(request.bank)].row == request.row; }
 
     void choose(i64 now) {
-        bool write = sides[1].arrival() < sides[0].arrival();
-        if (!queue.empty() || !stream(write, now)) {
-            fill(now);
-            if (refresh <= now) refreshes(now);
-            write = choose_from_queue(now);
-        }
-        Side& side = sides[write];
-        while (side.first < side.last && !side.open[side.first % HELD].left) answer(side, write);
-    }
-
-    // Whether it was a write.
-    bool choose_from_queue(i64 now) {
-        // A row that is wanted is not closed, for some time.
-        size_t place = 0;
-        const i64 bank = queue.front().bank, row = banks[size_t(bank)].row;
-        if (row >= 0 && row != queue.front().row && passed < p.queue)
-            for (size_t n = 1; n < queue.size(); ++n)
-                if (queue[n].bank == bank && queue[n].row == row) {
-                    place = n;
-                    break;
-                }
-        passed = place ? passed + 1 : 0;
-        const Request request = queue[place];
-        if (place) queue.erase(queue.begin() + i64(place));
-        else queue.pop_front();
-        if (!hits(request)) open(now, request);
-        column(now, request);
-        if (!place) follow(request);
-        return request.write;
-    }
-
-    // The blocks of the same burst that come next in the queue and are hits: whatever arrives, they are served next.
-    void follow(Request latest) {
-        Open& burst = *latest.burst;
-        while (!queue.empty()) {
-            const Request &first = queue.front(), &last = queue.back();
-            if (first.burst != &burst || first.part != latest.part + 1) return;
-            Side& side = sides[latest.write];
-            const u64 number = side.coming - (burst.next == burst.count());
-            if (last.burst == &burst && last.part + 1 == burst.next && burst.next - first.part == i64(queue.size()) &&
-                &side.open[number % HELD] == &burst) {
-                // Nothing else is there, and nothing behind it was served: back to where they came from, for `stream`.
-                side.coming = number;
-                burst.next = first.part;
-                queue.clear();
-                break;
+        if (queue.empty()) arrive();
+        if (refresh <= now) refreshes(now);
+        Run& run = queue.front();
+        const Place at = place(*run.burst, run.first);
+        const i64 row = banks[size_t(at.bank)].row;
+        if (row != at.row) {
+            // A row that is wanted is not closed, for some time.
+            if (row >= 0 && passed < p.queue && choose_in(at.bank, row, now)) {
+                ++passed;
+                return;
             }
-            latest = first;
-            const i64 now = std::max(chosen, columns[oldest]) + 1;
-            if (refresh <= now || !hits(latest)) return;
-            queue.pop_front();
-            column(now, latest);
+            open(now, at);
         }
-        if (burst.next == latest.part + 1 && burst.next < burst.count()) stream(latest.write, chosen + 1);
-    }
-
-    // Serves blocks of the burst that is next to arrive, up to the first one that is no hit, while the queue is empty and
-    // would have them all at its front: the same as `fill` and `column`. Whether there was any.
-    bool stream(bool write, i64 from) {
-        Open& burst = sides[write].open[sides[write].coming % HELD];
-        const i64 latency = (write ? p.cwl : p.cl) + data, hold = write ? latency + p.wr : p.rtp, to_read = latency + p.wtr_l;
-        const i64 ccd = p.ccd, ccd_l = p.ccd_l, back = p.back, bank_mask = p.banks - 1, group_mask = p.groups - 1;
-        const i64 first = burst.next, count = burst.count();
-        i64 *const ready = burst.ready.data(), *const ring = columns.data();
-        const size_t ahead = columns.size();
-        size_t at = oldest;
-        i64 now = from - 1, own = legal[write], column = LONG_AGO, part = first;
-        for (; part < count; ++part) {
-            const u64 address = (burst.base + u64(part)) << block_shift;
-            const i64 number = i64(address >> p.group_shift) & group_mask;
-            Bank& bank = banks[size_t(number << bank_shift | (i64(address >> p.bank_shift) & bank_mask))];
-            Group& group = groups[size_t(number)];
-            const i64 next = std::max(now, ring[at]) + 1;
-            if (refresh <= next || bank.row != i64(address >> p.row_shift)) break;
-            now = next;
-            column = std::max(std::max(now, bank.column), std::max(group.legal[write], own));
-            own = column + ccd;
-            group.legal[write] = column + ccd_l;
-            if (write) later(group.legal[0], column + to_read);
-            later(bank.precharge, column + hold);
-            ring[at] = column;
-            if (++at == ahead) at = 0;
-            ready[part] = column + latency + back;
-        }
-        if (part == first) return false;
         passed = 0;
-        chosen = now, oldest = at, legal[write] = own;
-        later(legal[!write], column + (write ? latency + p.wtr : p.cl + data + 2 - p.cwl));
-        burst.next = part, burst.left -= part - first;
-        if (part == count) ++sides[write].coming;
-        return true;
+        serve_from(0, run.first, run.last, now);
     }
 
-    // The beats, or the response, of the oldest burst of a direction.
-    void answer(Side& side, bool write) {
-        Open& burst = side.open[side.first++ % HELD];
-        i64 cycle = side.next;
-        if (write) {
-            for (const i64 ready : burst.ready) later_cycle(cycle, ready);
-            side.next = cycle + 1;
-            reports.push_back({B, cycle});
-            return;
-        }
-        const int size = __builtin_ctzll(burst.size);
-        const u64 end = burst.start + (u64(burst.beats) << size);
-        u64 at = burst.start, n = 0;
-        if (size <= block_shift) {
-            for (; at < end; ++n) {
-                const u64 past = std::min(((at >> block_shift) + 1) << block_shift, end);
-                later_cycle(cycle, burst.ready[n]);
-                cycle += i64((past - at) >> size);
-                at = past;
+    // Chooses the oldest block in a row, if one in the queue is; whether it is.
+    bool choose_in(i64 bank, i64 row, i64 now) {
+        i64 left = p.queue;
+        for (size_t n = 0; left; ++n) {
+            if (n == queue.size()) {
+                if (arrival() > now) break;
+                arrive();
             }
-        } else {
-            for (; at < end; at += burst.size, ++cycle)
-                for (u64 k = 0; k < burst.size >> block_shift; ++k) later_cycle(cycle, burst.ready[n++]);
+            const auto [burst, first, last] = queue[n];
+            for (i64 part = first; part < last && left; ++part, --left) {
+                const Place at = place(*burst, part);
+                if (at.bank != bank || at.row != row) continue;
+                serve_from(n, part, part + 1, now);
+                return true;
+            }
         }
-        side.next = cycle;
-        reports.push_back({R, cycle - 1});
+        return false;
+    }
+
+    // Serves blocks of a run in the queue, as many as come next whatever arrives.
+    void serve_from(size_t n, i64 part, i64 stop, i64 now) {
+        const auto [burst, first, last] = queue[n];
+        const i64 served = stream(*burst, part, stop, now);
+        if (served < last) queue[n].first = served;
+        else queue.erase(queue.begin() + i64(n));
+        if (first < part) queue.insert(queue.begin() + i64(n), {burst, first, part});
+        Side& side = sides[burst->write];
+        while (side.first < side.last && !side.open[side.first % HELD].left) answer(side);
+    }
+
+    // Serves blocks of a burst up to the first one that is no hit or behind a refresh; the first one is chosen in this
+    // tick, in an open row. Returns the first one that was not served.
+    i64 stream(Open& burst, const i64 first, const i64 last, i64 now) {
+        // So many blocks at both ends of a jump have their turn one by one: one of each group, and the last of a beat.
+        const i64 margin = turn + (i64(1) << std::max(0, burst.size - block_shift));
+        i64 part = first, jump = turn ? std::max<i64>(first, 1) + margin : last;
+        for (chosen = now - 1; part < last; ++part) {
+            if (part == jump) {
+                const i64 inside = i64(burst.base + u64(part)) & (stretch - 1);
+                const i64 before_refresh = (refresh - 2 - column) / step;
+                const i64 count = std::min({last - part, stretch - inside, before_refresh}) - margin;
+                if (inside >= margin && count > 0) skip(count, burst.write), part += count;
+                jump += (inside < margin ? 0 : stretch) + margin - inside;
+            }
+            const i64 next = std::max(chosen, columns[oldest]) + 1;
+            const Place at = place(burst, part);
+            if (refresh <= next || banks[size_t(at.bank)].row != at.row) break;
+            chosen = next;
+            note(burst, part, column_of(at, burst.write) + p.back);
+        }
+        burst.left -= part - first;
+        return part;
+    }
+
+    // Columns that are `step` apart, as the latest one and the next.
+    void skip(i64 count, bool write) {
+        const i64 ahead = i64(columns.size()), rest = std::max<i64>(0, count - ahead);
+        column += rest * step;
+        const i64 before = column;
+        for (i64 n = rest; n < count; ++n) {
+            later(chosen, columns[oldest]);
+            ++chosen;
+            remember(column + step);
+        }
+        if (rest) chosen = std::max(chosen + rest, before + 1);
+        legal[write] = column + step;
+    }
+
+    void remember(i64 its_column) {
+        columns[oldest] = column = its_column;
+        if (++oldest == columns.size()) oldest = 0;
+    }
+
+    // The column of a block that was chosen, in an open row. Returns the tick at which its data have come or gone.
+    i64 column_of(const Place& at, bool write) {
+        Bank& bank = banks[size_t(at.bank)];
+        Group& group = groups[size_t(at.group)];
+        remember(std::max(std::max(chosen, bank.column), std::max(group.legal[write], legal[write])));
+        const i64 end = column + (write ? p.cwl : p.cl) + data;
+        if (write) {
+            later(legal[0], end + p.wtr);
+            later(group.legal[0], end + p.wtr_l);
+            later(bank.precharge, end + p.wr);
+        } else {
+            later(legal[1], column + p.cl + data + 2 - p.cwl);
+            later(bank.precharge, column + p.rtp);
+        }
+        legal[write] = column + p.ccd;
+        group.legal[write] = column + p.ccd_l;
+        return end;
+    }
+
+    // The data of a block are on their way to the bus in this tick, with all beats of the burst that follow.
+    void note(Open& burst, i64 part, i64 tick) const {
+        const u64 past = (burst.base + u64(part)) << block_shift;
+        const i64 more = burst.write ? 0 : burst.beats - (part ? i64((past - burst.start) >> burst.size) : 0);
+        if (tick * cycles > (burst.end - more) * ticks) burst.end = over(tick * cycles, ticks) + more;
+    }
+
+    // The oldest burst of a direction ends.
+    void answer(Side& side) {
+        const Open& burst = side.open[side.first++ % HELD];
+        const i64 cycle = std::max(burst.write ? side.next : side.next + burst.beats, burst.end);
+        side.next = burst.write ? cycle + 1 : cycle;
+        reports.push_back(burst.write ? Report{B, cycle} : Report{R, cycle - 1});
     }
 
     void refreshes(i64 now) {
@@ -274,39 +277,16 @@ private:
         }
     }
 
-    // The row of a request.
-    void open(i64 now, const Request& request) {
-        Bank& bank = banks[size_t(request.bank)];
-        Group& group = groups[size_t(request.bank >> bank_shift)];
+    // The row of a block is opened.
+    void open(i64 now, const Place& at) {
+        Bank& bank = banks[size_t(at.bank)];
+        Group& group = groups[size_t(at.group)];
         if (bank.row >= 0) bank.activate = std::max(now, bank.precharge) + p.rp;
         const i64 opened = std::max(
             {now, bank.activate, activates[latest] + p.rrd, group.opened + p.rrd_l, activates[(latest + 1) % 4] + p.faw});
         latest = (latest + 1) % 4;
         activates[latest] = group.opened = opened;
-        bank.row = request.row, bank.column = opened + p.rcd, bank.precharge = opened + p.ras;
-    }
-
-    // The column of a request that was chosen, in an open row.
-    void column(i64 now, const Request& request) {
-        Bank& bank = banks[size_t(request.bank)];
-        Group& group = groups[size_t(request.bank >> bank_shift)];
-        const bool write = request.write;
-        const i64 column = std::max({now, bank.column, group.legal[write], legal[write]});
-        const i64 end = column + (write ? p.cwl : p.cl) + data;
-        if (write) {
-            later(legal[0], end + p.wtr), later(legal[1], column + p.ccd);
-            later(group.legal[0], end + p.wtr_l), later(group.legal[1], column + p.ccd_l);
-            later(bank.precharge, end + p.wr);
-        } else {
-            later(legal[0], column + p.ccd), later(legal[1], column + p.cl + data + 2 - p.cwl);
-            later(group.legal[0], column + p.ccd_l);
-            later(bank.precharge, column + p.rtp);
-        }
-        chosen = now;
-        columns[oldest] = column;
-        if (++oldest == columns.size()) oldest = 0;
-        request.burst->ready[size_t(request.part)] = end + p.back;
-        --request.burst->left;
+        bank.row = at.row, bank.column = opened + p.rcd, bank.precharge = opened + p.ras;
     }
 };
 

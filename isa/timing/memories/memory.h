@@ -44,7 +44,7 @@ public:
     virtual i64 places() const { return 0; }
     // The cycle of the next decision; NEVER if there is nothing to decide until the next burst. A burst that is accepted
     // in that cycle or later has no part in it.
-    virtual i64 next() const { return NEVER; }
+    i64 next = NEVER;
     // Carries out decisions of cycles before ``before``, at least the next one, up to one that makes a report.
     virtual void serve(i64 /*before*/) {}
     // Whoever uses it takes them out. No cycle is earlier than that of the decision which it follows from.

@@ -20,17 +20,11 @@ public:
         const i64 offered = burst.write ? std::max(burst.accepted + 1, burst.data) : burst.accepted + 1;
         const i64 columns = std::max<i64>(1, 8 * burst.bytes / its.width);
         waiting[burst.write].push_back({i64(burst.address), burst.bytes, columns, burst.beats, offered});
-    }
-
-    i64 next() const override {
-        i64 offered = NEVER;
-        for (const auto& bursts : waiting)
-            if (!bursts.empty()) offered = std::min(offered, bursts.front().offered);
-        return offered == NEVER ? NEVER : std::max({chosen + 1, done[0] + 1, offered});
+        plan();
     }
 
     void serve(i64) override {
-        const i64 now = next();
+        const i64 now = next;
         const bool reads = !waiting[0].empty() && waiting[0].front().offered <= now;
         const bool writes = !waiting[1].empty() && waiting[1].front().offered <= now;
         const bool write = writes && (writes_next || !reads);
@@ -45,6 +39,7 @@ public:
         } else {
             reports.push_back({R, done[1] + ANSWER});
         }
+        plan();
     }
 
 private:
@@ -65,6 +60,14 @@ private:
     i64 row = -1;
     bool open = false;
     i64 held = 0, read = -TURN - 1;  // the first cycle in which the open row may be closed; the latest READ
+
+    // When the next burst is begun.
+    void plan() {
+        i64 offered = NEVER;
+        for (const auto& bursts : waiting)
+            if (!bursts.empty()) offered = std::min(offered, bursts.front().offered);
+        next = offered == NEVER ? NEVER : std::max({chosen + 1, done[0] + 1, offered});
+    }
 
     i64 due_after(i64 time) const {
         const i64 count = time + its.phase, interval = its.refresh_interval;

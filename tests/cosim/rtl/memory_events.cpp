@@ -15,7 +15,7 @@ EXPORT void memory_delete(Memory* memory) { delete memory; }
 EXPORT void memory_take(Memory* memory, const i64* burst) {
     memory->take({burst[0] != 0, 0, u64(burst[1]), burst[2], burst[3], burst[4], burst[5]});
 }
-EXPORT i64 memory_next(Memory* memory) { return memory->next(); }
+EXPORT i64 memory_next(Memory* memory) { return memory->next; }
 EXPORT void memory_serve(Memory* memory, i64 before) { memory->serve(before); }
 // The reports since the last call, as pairs of kind and cycle: their number.
 EXPORT i64 memory_reports(Memory* memory, i64* out) {

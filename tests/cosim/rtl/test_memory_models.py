@@ -194,6 +194,10 @@ MEMORIES: list[dict[str, object] | str] = [
         "front": "0 ck",
         "back": "0 ck",
     },
+    # What is not interrupted is served as a whole: up to refreshes, to ends of rows, in blocks narrower than a beat.
+    {"kind": "dram", **OWN, "map": "row-bank-group-column", "queue": 16, "ahead": 1},
+    {"kind": "dram", **OWN, "map": "row-column-bank-group", "groups": 4, "banks": 1, "row": 256, "ccd_l": "17 ck"},
+    {"kind": "dram", **OWN, "map": "row-bank-column-group", "width": 8, "burst_length": 4, "ahead": 3},
     "sdram",
     "sdram@37MHz",
     {"kind": "sdram", "width": 32, "column_bits": 8, "refresh_interval": "50 ck", "phase": 17},
