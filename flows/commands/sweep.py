@@ -22,6 +22,7 @@ from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_mi
 from dovetail.flows.explore.results.records import records_of
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.table import Fitted, failures_of, goals_table, notes_of
+from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.networks import read_all
 from dovetail.flows.explore.store.database import StoreError
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> Report:
 def _swept(args: argparse.Namespace, space: Space | None) -> Report:
     """Evaluate the points of a space, or continue the store's latest sweep."""
     if args.confirm:  # before the sweep's time has passed
+        _check_confirm(args, space)
         verilator_root()
         compiler()
     means = Means(args.jobs, args.scheduler, use_schedules(args))
@@ -99,6 +101,15 @@ def _swept(args: argparse.Namespace, space: Space | None) -> Report:
             if args.output or args.store:
                 print("finished points are kept; --resume with the same store continues", file=sys.stderr)
             raise
+
+
+def _check_confirm(args: argparse.Namespace, space: Space | None) -> None:
+    """Raise DovetailError for systems: a command of its own runs one on the RTL."""
+    if space is None:
+        with _store_of(args) as store:
+            space = store.sweep().space
+    if isinstance(space.base, Deployment):
+        raise DovetailError("--confirm must be left out of a sweep of systems; `dovetail verify --system` checks one")
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def plan(store: Store, rows: Sequence[Row], cache: Path) -> Plan:
     checks = [
         Check(row.number, network, row.config, cost.cycles)
         for row in rows
-        if row.config is not None
+        if isinstance(row.config, Config)
         for network, cost in enumerate(row.costs)
         if (row.number, network) not in known
     ]

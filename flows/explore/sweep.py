@@ -19,13 +19,13 @@ from dovetail.flows.explore.pricing.workers import Task, Workers, WorkersError
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.search import search_of
 from dovetail.flows.explore.search.listed import Search
+from dovetail.flows.explore.space.deployment import Design
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.file import load
 from dovetail.flows.explore.space.networks import SpaceNetwork, read_all
 from dovetail.flows.explore.store.database import StoreError
 from dovetail.flows.explore.store.recorder import Known, Recorder
 from dovetail.flows.explore.store.result_store import Store, Sweep, row_from
-from dovetail.isa.config.resolved import Config
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _Loop:
         self.progress = Progress(search.total)
         self._space, self._search, self._recorder, self._hashes, self._notify = space, search, recorder, hashes, notify
         self._pending: dict[int, tuple[Point, dict[str, Outcome]]] = {}
-        self._asked: dict[tuple[str, Config], list[int]] = {}  # points that wait for a result: clocks share one
+        self._asked: dict[tuple[str, Design], list[int]] = {}  # points that wait for a result: clocks share one
         self._start = 0.0
 
     def run(self, workers: Workers) -> None:

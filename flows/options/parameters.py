@@ -2,10 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from dovetail.flows.options.system_parameters import NEW
 from dovetail.isa.config.given import ARRAY_LANES, INT, PARAMETERS, SIZE, ConfigError, Kind, Parameter, check_shape
 from dovetail.isa.config.memory import NAMES_OF_MEMORIES, named_memory, table_of
 from dovetail.isa.config.resolved import Config
@@ -86,8 +87,8 @@ SETTINGS: dict[str, Parameter] = {_ALL_LANES.name: _ALL_LANES, **PARAMETERS, _ME
 ``memory_model``, which names a whole memory."""
 CLOCK = Parameter("frequency of the accelerator", title="clock", kind=FREQUENCY, name="clock")
 """Of a point of a sweep: cycles do not depend on it, times and rates do."""
-AXES: dict[str, Parameter] = {**SETTINGS, CLOCK.name: CLOCK}
-"""What an axis of a sweep may be."""
+AXES: dict[str, Parameter] = {**SETTINGS, **NEW, CLOCK.name: CLOCK}
+"""What an axis of a sweep may be, of configurations or of systems."""
 LONGEST = 10_000
 """The most values of a range."""
 
@@ -105,7 +106,16 @@ def add_options(parser: argparse.ArgumentParser, *, lists: bool = False) -> None
         about += "; LIST: values separated by commas, or A..B (doubled from A up to B), or A..B:STEP"
     group = parser.add_argument_group("configuration", about)
     group.add_argument("--config", metavar="FILE|PRESET", help="default: the preset default")
-    for p in SETTINGS.values():
+    _add(group, SETTINGS.values(), lists=lists)
+
+
+def add_lists(group: argparse._ArgumentGroup, settings: Iterable[Parameter]) -> None:
+    """Add a flag per setting that takes several values (:func:`values_of_text`)."""
+    _add(group, settings, lists=True)
+
+
+def _add(group: argparse._ArgumentGroup, settings: Iterable[Parameter], *, lists: bool) -> None:
+    for p in settings:
         convert = partial(_argument, values_of_text if lists else Kind.parse, p.kind)
         flags = dict.fromkeys((p.flag, "--" + p.name.replace("_", "-")))  # the name in files is understood as well
         text = f"{p.doc}: {p.values}" if p.values else p.doc

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
-from dovetail.flows.explore.space.design_space import METHODS, STUDY, Space, Workload
+from dovetail.flows.explore.space.deployment import SYSTEM_PARAMETERS, Deployment
+from dovetail.flows.explore.space.design_space import METHODS, STUDY, Space, Workload, usual_goals
 from dovetail.flows.explore.space.file import NEEDS, load
 from dovetail.flows.options.goals import add_goals, with_goals
 from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
-from dovetail.flows.options.parameters import SETTINGS, base_of, extended, given
+from dovetail.flows.options.parameters import AXES, SETTINGS, add_lists, base_of, extended, given
+from dovetail.flows.options.system_parameters import NEW
+from dovetail.isa.config.system import System
 from dovetail.sw.compiler.options import TILINGS
 from dovetail.sw.compiler.partition.host_cost import load_host_cost
 from dovetail.sw.errors import DovetailError
 
-_SPACE = ("shape", "study", "config", *SETTINGS)
+_SPACE = ("shape", "study", "config", "system", *NEW, *SETTINGS)
 """Options that make a space."""
+_OF_ONE = (
+    "study",
+    "config",
+    "tiling",
+    "host_cost",
+    "with",
+    *(name for name in SETTINGS if name not in SYSTEM_PARAMETERS),
+)
+"""Options that mean nothing for a system."""
 _CHANGES = ("with", "tiling", "effort", "search", "points", "seed", "host_cost")
 """Options that change one."""
 
@@ -33,6 +46,9 @@ def add_space_options(parser: argparse.ArgumentParser) -> None:
         "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
     )
     parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
+    group = parser.add_argument_group("system", "several accelerators (`dovetail docs systems`); LIST as below")
+    group.add_argument("--system", metavar="FILE", type=Path, help="the TOML file of a system: its parts are varied")
+    add_lists(group, NEW.values())
     add_goals(parser)
     add_host_cost_option(parser)
     parser.add_argument("--search", choices=METHODS, help="how points are chosen; default: exhaustive")
@@ -47,11 +63,24 @@ def space_of(args: argparse.Namespace) -> Space:
     if str(args.network).endswith(".toml"):
         _refuse(args, _SPACE, "a space file says that itself")
         space = load(args.network)
-        return _searched(with_goals(replace(space, base=extended(space.base, args)), args), args)
+        if isinstance(space.base, Deployment):
+            _refuse(args, _OF_ONE, "the space is of systems")
+        else:
+            space = replace(space, base=extended(space.base, args))
+        return _searched(with_goals(space, args), args)
     return _searched(with_goals(_space_of_flags(args), args), args)
 
 
 def _space_of_flags(args: argparse.Namespace) -> Space:
+    if args.system:
+        _refuse(args, _OF_ONE, "accelerators are those of --system and --accelerators")
+        base = Deployment(System.load(args.system))
+        axes = {name: tuple(values) for name in SYSTEM_PARAMETERS if (values := getattr(args, name)) is not None}
+        workload = Workload(args.network, shapes=shapes_of(args))
+        return Space((workload,), base, axes, **usual_goals(base, axes))
+    for name in NEW:
+        if getattr(args, name) is not None:
+            raise DovetailError(f"{AXES[name].flag} must come with --system")
     lists = {**(STUDY if args.study else {}), **given(args)}
     axes = {name: tuple(lists[name]) for name in SETTINGS if name in lists}
     tiling = "channels" if args.study else "free"
@@ -88,5 +117,5 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], reason: str) -> No
     for name in names:
         if getattr(args, name) not in (None, False, []):
             option = name if name == "network" else "--" + name.replace("_", "-")
-            flag = SETTINGS[name].flag if name in SETTINGS else option
+            flag = AXES[name].flag if name in AXES else option
             raise DovetailError(f"{reason}; leave out {flag}")

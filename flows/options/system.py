@@ -11,9 +11,10 @@ import numpy as np
 from dovetail.flows.options.network import options_of, random_sample, samples_in, shapes_of
 from dovetail.flows.options.parameters import SETTINGS
 from dovetail.isa.config.system import System
+from dovetail.sw.compiler.options import MODES
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.network.layout import Sample
-from dovetail.sw.runtime.system_network import MODES, SystemNetwork, plan_network
+from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 
 OF_ONE = ("config", "tiling", "round_trip", "host_cost", *SETTINGS)
 """Options about one accelerator, as arguments are called."""

@@ -11,6 +11,8 @@ from dovetail.sw.errors import CompileError
 
 TILINGS = ("free", "channels")
 EFFORTS = (0, 1, 2, 3)
+MODES = ("latency", "throughput")
+"""What a plan for a system makes fast: one inference, or many."""
 
 
 @dataclass(frozen=True)

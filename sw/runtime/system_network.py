@@ -17,7 +17,7 @@ from dovetail.sw import frontend
 from dovetail.sw.compiler.devices.latency import latency_plan
 from dovetail.sw.compiler.devices.plan import Plan
 from dovetail.sw.compiler.devices.throughput import alone, throughput_plan
-from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.options import MODES, Options
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend.parsed_file import Shapes
 from dovetail.sw.model.accelerator import Model
@@ -26,9 +26,6 @@ from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime.compiled_network import RunError
 from dovetail.sw.runtime.engine import Bytes
-
-MODES = ("latency", "throughput")
-"""What a plan makes fast: one inference, or many."""
 
 
 class JobsEngine(Protocol):
@@ -114,14 +111,25 @@ class SystemNetwork:
         """How many times the rate of the fastest accelerator alone, while all accelerators are busy with inferences of
         their own; None if inferences are shared, or none can compute all."""
         found = [cycles for cycles in self.alone.values() if cycles]
-        if not found or any(task.share for task in self.plan.tasks) or len(self.plan.tasks) != self.inferences:
-            return None
+        return min(found) / self.interval if found and self._is_apart else None
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether each inference is a job of its own."""
+        return not any(task.share for task in self.plan.tasks) and len(self.plan.tasks) == self.inferences
+
+    @property
+    def interval(self) -> float:
+        """Cycles from one result to the next while all accelerators are busy with inferences of their own; those of an
+        inference where they are shared."""
+        if self.inferences == 1 or not self._is_apart:
+            return self.times.cycles / self.inferences
         spans: dict[str, tuple[int, int, int]] = {}  # count, first cycle, the one behind the last
         for task, origin, end in zip(self.plan.tasks, self.times.origins, self.times.ends, strict=True):
             assert origin is not None and end is not None
             count, first, _ = spans.get(task.job.accelerator, (0, origin, 0))
             spans[task.job.accelerator] = count + 1, first, end
-        return min(found) * sum(count / (end - first) for count, first, end in spans.values())
+        return 1 / sum(count / (end - first) for count, first, end in spans.values())
 
     def simpler(self) -> dict[str, int]:
         """Cycles of plans that do less, by what they do: layers shared one by one, and shares of equal size if

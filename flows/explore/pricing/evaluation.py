@@ -1,4 +1,4 @@
-"""What a worker does: evaluate a network on a configuration, and report its version of Dovetail."""
+"""What a worker does: evaluate a network on a configuration or a system, and report its version of Dovetail."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from threading import Lock
 
 import dovetail.isa
 import dovetail.sw
+from dovetail.flows.explore.pricing import systems
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
+from dovetail.flows.explore.space.deployment import Deployment, Design
 from dovetail.flows.explore.space.networks import SpaceNetwork
-from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.compiled_network import compile_network
+
+SOURCES = (".py", ".cpp", ".h")
+"""Suffixes of the source that determines costs."""
 
 
 class VersionError(DovetailError):
@@ -35,19 +39,22 @@ def version() -> str:
     digest = hashlib.sha256()
     for package in (dovetail.isa, dovetail.sw):
         folder = Path(package.__path__[0])
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in SOURCES):
             digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes())
-    digest.update(Path(__file__).read_bytes())
+    for name in (__file__, systems.__file__):
+        digest.update(Path(name).read_bytes())
     return digest.hexdigest()[:16]
 
 
 def price(
-    graph: Graph, config: Config, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
+    graph: Graph, config: Design, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
 ) -> Cost:
     """The cost of one inference: exact cycles of the accelerator, and an estimate for the host.
 
     Raises CompileError where the network does not fit the configuration.
     """
+    if isinstance(config, Deployment):
+        return systems.price_on_system(graph, config, effort)
     compiled = compile_network(graph, config, tiling=tiling, effort=effort, host=host_cost)
     report, activity = compiled.report(), activity_of(compiled)
     nodes = {node.name: node for node in graph.nodes}
@@ -97,7 +104,7 @@ def end(name: str) -> None:
     _sessions.pop(name, None)
 
 
-def evaluate(name: str, network: str, config: Config) -> Outcome:
+def evaluate(name: str, network: str, config: Design) -> Outcome:
     """Price a network of a sweep, by its hash. Any failure becomes the outcome's error.
 
     Raises VersionError: that concerns all points.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dovetail.flows.explore.pricing.cost import Outcome
-from dovetail.isa.config.resolved import Config
+from dovetail.flows.explore.space.deployment import Design
 from dovetail.sw.errors import DovetailError
 
 AHEAD = 2
@@ -28,7 +28,7 @@ class Task:
 
     number: int
     network: str
-    config: Config
+    config: Design
     deaths: int = field(default=0, init=False)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dovetail.flows.explore.results.frame import Frame, Record
 from dovetail.flows.explore.results.row import Row, common
+from dovetail.flows.explore.space.deployment import Deployment, Design, parameters_of
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.options.parameters import flat
 from dovetail.flows.report.charts.chart import panel_json
@@ -79,20 +80,22 @@ def layers_of(rows: Sequence[Row], explanations: Mapping[int, Sequence[Mapping[s
     records: list[Record] = []
     for number, explained in explanations.items():
         config, clock = by_number[number].config, by_number[number].clock
-        parameters = flat(config) if config else {}
+        parameters = parameters_of(config) if config else {}
         head: Record = {"point": number, **({"clock": clock} if clocks else {})}
         head |= {name: value for name, value in parameters.items() if name not in same}
         records += layer_records(explained, head, clock)
     return Frame(records)
 
 
-def explain_point(space: Space, config: Config | None) -> list[dict[str, Any]]:
+def explain_point(space: Space, config: Design | None) -> list[dict[str, Any]]:
     """Where the cycles of each network of a space go on a configuration, as JSON has it.
 
     Raises DovetailError or OSError where a network cannot be read or compiled (any more).
     """
     if config is None:
         raise DovetailError("point must have a configuration to be explained: this one breaks a rule")
+    if isinstance(config, Deployment):
+        raise DovetailError("layers are those of one accelerator; `dovetail explain --system` tells a plan's jobs")
     graphs = [
         _graph(workload.source, tuple((name, tuple(sizes)) for name, sizes in workload.shapes.items()))
         for workload in space.workloads

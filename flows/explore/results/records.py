@@ -7,11 +7,13 @@ from typing import Any
 
 from dovetail.flows.explore.results.frame import Record
 from dovetail.flows.explore.results.row import Row, energy_parts, known_of
+from dovetail.flows.explore.space.deployment import Deployment, parameters_of
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.flows.explore.space.metrics import METRICS, area_doubt
-from dovetail.flows.options.parameters import flat
-from dovetail.isa.config.given import PARAMETERS
+from dovetail.flows.explore.space.metrics import area_doubt
 from dovetail.sw.analysis.cost.energy import COMPONENTS
+
+PLAN = {"plan_cycles": "plan_cycles", "alone_cycles": "alone", "lost_cycles": "lost", "job_cycles": "worked"}
+"""Columns of a plan of a system, and what they are of :class:`~dovetail.flows.explore.pricing.cost.SystemCost`."""
 
 
 def records_of(space: Space, rows: Sequence[Row], networks: Sequence[str]) -> list[Record]:
@@ -30,22 +32,28 @@ def records_of(space: Space, rows: Sequence[Row], networks: Sequence[str]) -> li
 def _record(space: Space, row: Row, networks: Sequence[str], kinds: Sequence[Sequence[str]]) -> Record:
     record: Record = {"number": row.number, "network": " + ".join(networks), "tiling": space.tiling}
     record["effort"] = space.effort
-    record |= flat(row.config) if row.config else {name: row.axes.get(name, "") for name in PARAMETERS}
+    columns, built_in = space.columns, space.metrics_built_in
+    record |= parameters_of(row.config) if row.config else {name: row.axes.get(name, "") for name in columns}
     record["config_hash"] = f"{row.config.hash:016x}" if row.config else ""
     record["clock"] = plain(row.clock)
-    record |= {name: plain(row.values.get(name, "")) for name in METRICS if name not in PARAMETERS}
+    record |= {name: plain(row.values.get(name, "")) for name in built_in if name not in columns}
     parts = energy_parts(space, row.config, row.costs) if row.config and row.costs else {}
     record |= {f"energy_{name}": plain(parts[name]) if parts else "" for name in COMPONENTS}
     record |= _doubts(row)
-    record |= {name: plain(row.values.get(name, "")) for name in space.known if name not in METRICS}
+    record |= {name: plain(row.values.get(name, "")) for name in space.known if name not in built_in}
     for index, network in enumerate(networks):
         cost = row.costs[index] if row.costs else None
         before = f"{network}." if len(networks) > 1 else ""
         names = ("cycles", "macs", "bound_cycles", "read_bytes", "write_bytes")
         record |= {f"{before}{name}": getattr(cost, name) if cost else "" for name in names}
+        if isinstance(space.base, Deployment):
+            system = cost.system if cost else None
+            record |= {f"{before}{name}": getattr(system, of) if system else "" for name, of in PLAN.items()}
         host = cost.host_cycles if cost else None
         record[f"{before}host_cycles"] = "" if host is None else plain(space.host_cost.at(host, row.clock))
-        record |= {f"{before}cycles_{kind}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]}
+        record |= {
+            f"{before}cycles_{kind.replace(' ', '_')}": cost.kinds.get(kind, 0) if cost else "" for kind in kinds[index]
+        }
     record |= _slacks(space, row)
     verdicts = {"feasible": row.feasible, "front": row.front, "confirmed": row.confirmed, "error": row.error}
     return record | {name: int(v) if isinstance(v, bool) else v for name, v in verdicts.items()}

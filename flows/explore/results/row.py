@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.space.deployment import Deployment, Design, parameters_of
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.explore.space.metrics import Work, fixed_values, work_values
-from dovetail.flows.options.parameters import CLOCK, flat, label
+from dovetail.flows.explore.space.metrics import Shared, Work, fixed_values, work_values
+from dovetail.flows.options.parameters import CLOCK, label
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE, EnergyTable, energy_of, load_table
 
@@ -26,7 +27,7 @@ class Row:
     ----------
     number: of the point within the space; rows stand in this order.
     axes: the values of what varies, by parameter name, outermost first.
-    config: None where the combination breaks a rule of the configuration.
+    config: or the system; None where the combination breaks a rule.
     costs: of the space's workloads, in their order; empty if the point failed.
     values: the metrics by name (see `dovetail.flows.explore.space.metrics`); empty if the point failed.
     error: why there is no cost, else empty.
@@ -41,7 +42,7 @@ class Row:
 
     number: int
     axes: Mapping[str, Any]
-    config: Config | None
+    config: Design | None
     costs: tuple[Cost, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
@@ -129,12 +130,12 @@ def pareto(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def common(rows: Sequence[Row]) -> dict[str, Any]:
     """The parameters that have one value in all of the rows with a configuration, and that value."""
-    tables = [flat(row.config) for row in rows if row.config]
+    tables = [parameters_of(row.config) for row in rows if row.config]
     first = tables[0] if tables else {}
     return {name: value for name, value in first.items() if all(table[name] == value for table in tables)}
 
 
-def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float | None = None) -> Mapping[str, float]:
+def values_of(space: Space, config: Design, costs: Sequence[Cost], clock: float | None = None) -> Mapping[str, float]:
     """The metrics of a configuration; ``costs`` of the space's workloads, in their order; ``clock`` in Hz, if it is not
     the space's.
 
@@ -149,13 +150,13 @@ def values_of(space: Space, config: Config, costs: Sequence[Cost], clock: float 
         alone = work_values(_work(space, config, costs[index : index + 1], [1.0], hertz))
         values |= {name: alone[m] for name, (n, m) in space.of_networks.items() if n == index and m in alone}
     if space.own:
-        known = {**flat(config), CLOCK.name: hertz, **values}
+        known = {**parameters_of(config), CLOCK.name: hertz, **values}
         own = {name: expression.value(known) for name, expression in space.own.items()}
         values |= {name: value for name, value in own.items() if value is not None}
     return values
 
 
-def _work(space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float], hertz: float) -> Work:
+def _work(space: Space, config: Design, costs: Sequence[Cost], weights: Sequence[float], hertz: float) -> Work:
     """Counts of some networks, added up by weight."""
 
     def total(counts: Sequence[float]) -> float:
@@ -167,6 +168,7 @@ def _work(space: Space, config: Config, costs: Sequence[Cost], weights: Sequence
         config,
         hertz,
         cycles=total([cost.cycles for cost in costs]),
+        interval=total([cost.interval for cost in costs]),
         bound_cycles=total([cost.bound_cycles for cost in costs]),
         macs=total([cost.macs for cost in costs]),
         dram_bytes=total([cost.read_bytes + cost.write_bytes for cost in costs]),
@@ -174,33 +176,61 @@ def _work(space: Space, config: Config, costs: Sequence[Cost], weights: Sequence
         host_nodes=sum(len(cost.host) for cost in costs),
         host_cycles=space.host_cost.at(total(host), hertz) if len(host) == len(costs) else None,
         joules=1e-6 * sum(parts.values()) if parts else None,
+        shared=_shared(costs, weights),
+    )
+
+
+def _shared(costs: Sequence[Cost], weights: Sequence[float]) -> Shared | None:
+    """What accelerators do together, added up by weight."""
+    plans = [(weight / cost.system.inferences, cost.system) for weight, cost in zip(weights, costs, strict=True)
+             if cost.system]  # fmt: skip
+    if not plans:
+        return None
+    alone = [weight * cost.system.alone for weight, cost in zip(weights, costs, strict=True)
+             if cost.system and cost.system.alone]  # fmt: skip
+    return Shared(
+        alone=sum(alone) if len(alone) == len(plans) else None,
+        waited=sum(share * plan.lost for share, plan in plans),
+        worked=sum(share * plan.worked for share, plan in plans),
+        beats=sum(share * plan.beats for share, plan in plans),
+        lasted=sum(share * plan.plan_cycles for share, plan in plans),
     )
 
 
 def energy_parts(
-    space: Space, config: Config, costs: Sequence[Cost], weights: Sequence[float] = ()
+    space: Space, config: Design, costs: Sequence[Cost], weights: Sequence[float] = ()
 ) -> dict[str, float]:
     """µJ of a unit of work by component (see `dovetail.sw.analysis.cost.energy.COMPONENTS`); nothing where a
     cost has no activity. ``weights`` of the costs, if they are not those of the workloads. Raises EnergyError."""
-    if not all(cost.activity for cost in costs):
+    if not all(cost.activity or cost.system for cost in costs):
         return {}
     table = _table(space.energy_table or DEFAULT_TABLE)
     total: dict[str, float] = {}
     for weight, cost in zip(weights or [workload.weight for workload in space.workloads], costs, strict=True):
-        for name, pj in energy_of(config, cost.activity, cost.cycles, table).parts.items():
-            total[name] = total.get(name, 0.0) + 1e-6 * weight * pj
+        for part, activity, cycles, share in _runs(config, cost):
+            for name, pj in energy_of(part, activity, cycles, table).parts.items():
+                total[name] = total.get(name, 0.0) + 1e-6 * weight * pj * share
     return total
 
 
-def violations(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, float]:
+def _runs(design: Design, cost: Cost) -> Iterator[tuple[Config, Mapping[str, int], int, float]]:
+    """Of each accelerator its events, the cycles that they took, and the inferences' share of one of them."""
+    if not isinstance(design, Deployment):
+        yield design, cost.activity, cost.cycles, 1.0
+    elif cost.system:
+        for config, activity in zip(design.configs, cost.system.activities, strict=True):
+            yield config, activity, cost.system.plan_cycles, 1 / cost.system.inferences
+
+
+def violations(space: Space, number: int, config: Design, values: Mapping[str, float]) -> dict[str, float]:
     """The violation of each constraint on metrics, by its text; 0 where it is kept."""
     known = known_of(space, number, config, values)
     return {constraint.text: constraint.violation(known) for constraint in space.metric_constraints}
 
 
-def known_of(space: Space, number: int, config: Config, values: Mapping[str, float]) -> dict[str, Any]:
+def known_of(space: Space, number: int, config: Design, values: Mapping[str, float]) -> dict[str, Any]:
     """The values of everything that an expression may name, at a point."""
-    return {CLOCK.name: space.clock, **flat(config), **space.values(number), **values}
+    return {CLOCK.name: space.clock, **parameters_of(config), **space.values(number), **values}
 
 
 @lru_cache(maxsize=16)

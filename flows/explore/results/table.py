@@ -16,8 +16,9 @@ from rich.text import Text
 from dovetail.flows.explore.results.constraint_fates import Fate
 from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row
+from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.explore.space.design_space import Space
-from dovetail.flows.explore.space.metrics import AREA, ENERGY, HOST, METRICS, Metric, area_doubt
+from dovetail.flows.explore.space.metrics import AREA, ENERGY, HOST, Metric, area_doubt
 from dovetail.flows.options.parameters import AXES, label
 from dovetail.flows.output.printable import Block, block
 
@@ -29,9 +30,11 @@ REASONS = 10
 """Reasons of failures that are shown, at most."""
 ALWAYS = ("cycles", "latency", "utilisation", "roofline", "dram_bytes", "host_nodes")
 """Metrics of every table; the space's objectives follow."""
+OF_SYSTEMS = ("cycles", "interval", "gain", "contention", "bus_use", "latency", "dram_bytes", "lut")
+"""Of every table of systems."""
 UNSURE, NOWHERE = "?", "!"
 """Marks of an estimate whose error is not known, and of a point that fits no supported part."""
-SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency")
+SPARE = ("dram_bytes", "roofline", "utilisation", "host_nodes", "latency", "bus_use")
 """Columns that are left out where a line is short, in this order."""
 WIDEST = 10_000
 """Characters of the longest line."""
@@ -47,7 +50,8 @@ def table_of(results: Outcome, width: int | None = None) -> Table:
     axes = list(results.rows[0].axes) if results.rows else []
     goals = [name for name in results.space.objectives if name not in axes]
     known = {name for row in results.rows for name in row.values}
-    metrics = [name for name in dict.fromkeys((*ALWAYS, *goals)) if name in known]
+    always = OF_SYSTEMS if isinstance(results.space.base, Deployment) else ALWAYS
+    metrics = [name for name in dict.fromkeys((*always, *goals)) if name in known]
     table = _table(results, axes, metrics)
     left_out: list[str] = []
     for name in SPARE:
@@ -55,7 +59,7 @@ def table_of(results: Outcome, width: int | None = None) -> Table:
             break
         if name in metrics and name not in goals:
             metrics.remove(name)
-            left_out.append(METRICS[name].title)
+            left_out.append(results.space.known[name].title)
             table = _table(results, axes, metrics)
     if width is not None and _width(table) > width:
         table.box, table.padding = box.SIMPLE_HEAD, (0, 0, 0, 0)
@@ -76,7 +80,8 @@ def notes_of(results: Outcome, metrics: Sequence[str]) -> list[str]:
         told = f"LUT and FF up to {max(errors):.1%} off, DSP and BRAM none, as far as measured" if errors else ""
         unsure = sum(doubt.error is None for doubt in doubts)
         other = f"{UNSURE} of {unsure:,}: outside of what was measured, error not known" if unsure else ""
-        notes.append(f"area is an estimate (`dovetail docs area`): {'; '.join(filter(None, [told, other]))}")
+        of = "area of the accelerators, without the interconnect," if isinstance(space.base, Deployment) else "area"
+        notes.append(f"{of} is an estimate (`dovetail docs area`): {'; '.join(filter(None, [told, other]))}")
     if ENERGY in read:
         notes.append("energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)")
     if HOST in read and any(row.values.get("host_cycles") for row in rows):

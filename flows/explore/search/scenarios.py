@@ -11,8 +11,8 @@ from math import prod
 from dovetail.flows.explore.results.outcome import merged
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.search.listed import Search
+from dovetail.flows.explore.space.deployment import changed_design
 from dovetail.flows.explore.space.design_space import Point, Space
-from dovetail.flows.options.parameters import changed
 from dovetail.sw.errors import DovetailError
 
 MOST = 1000
@@ -35,7 +35,7 @@ class Scenarios:
             )
         first = {name: space.axes[name][0] for name in self._axes}
         left = {name: values for name, values in space.axes.items() if name not in self._axes}
-        self._inner_space = replace(space, base=changed(space.base, first), axes=left, scenario="worst")
+        self._inner_space = replace(space, base=changed_design(space.base, first), axes=left, scenario="worst")
         self._inner = search_of(self._inner_space)
         self._choice: dict[int, int] = {}  # of every point that was handed out
         self._waiting: dict[int, set[int]] = {}  # points of a choice that are not told yet

@@ -12,12 +12,27 @@ from pathlib import PurePath
 from typing import Any
 
 from dovetail.flows.explore.space import expressions
+from dovetail.flows.explore.space.deployment import (
+    Deployment,
+    Design,
+    changed_design,
+    check_axes,
+    columns_of,
+    parameters_of,
+)
 from dovetail.flows.explore.space.expressions import FUNCTIONS, Constraint, Expression, Scope
-from dovetail.flows.explore.space.metrics import METRICS, PER_NETWORK, Metric, direction_of, fixed_values, own_metric
-from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, changed, dataflow_of, flat, named_lanes
+from dovetail.flows.explore.space.metrics import (
+    Metric,
+    direction_of,
+    fixed_values,
+    metrics_of,
+    own_metric,
+    per_network,
+)
+from dovetail.flows.options.parameters import AXES, CLOCK, DERIVED, dataflow_of, named_lanes
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config.given import ARRAY_LANES, ConfigError, check_shape
-from dovetail.isa.config.resolved import Config, lanes_of
+from dovetail.isa.config.given import ARRAY_LANES, ConfigError, Parameter, check_shape
+from dovetail.isa.config.resolved import lanes_of
 from dovetail.sw.analysis.cost.area import PARTS
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.runtime.clock import CLOCKS
@@ -26,7 +41,7 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
 """Settings that say what shape the array has; the value of one follows from the others."""
 
 SLOWEST_FIRST = (
-    *SHAPE,
+    "accelerators", "total_sram", "mode", "inferences", *SHAPE,
     "depthwise", "matmul", "pooling", "elementwise", "activation", "extensions", "requant_lanes",
     "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "memory_model", "read_latency",
     "write_latency", "beat_cycles", CLOCK.name,
@@ -44,9 +59,20 @@ MOST = (1 << 63) - 1
 """Combinations of a space, at most."""
 WEIGHTS = (1e-9, 1e9)
 """Limits of a workload's weight."""
-SCENARIOS = ("worst", "mean")
-"""How the scenarios of a configuration are combined, unless one of them is chosen."""
+EACH = "each"
+SCENARIOS = ("worst", "mean", EACH)
+"""How the scenarios of a configuration are combined, unless one of them is chosen; each: they compete."""
 PART_NAMES = tuple(name.lower() for name in PARTS)
+
+
+def usual_goals(base: Design, axes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """What a space of systems has where it says nothing of them: memories compete, as they are parts of systems; with
+    throughput among the modes the interval is an objective."""
+    if not isinstance(base, Deployment):
+        return {}
+    modes = axes.get("mode", (base.mode,))
+    times = [name for name, mode in (("cycles", "latency"), ("interval", "throughput")) if mode in modes]
+    return {"objectives": (*times, "lut"), "scenario": EACH}
 
 
 STUDY: Mapping[str, Sequence[Any]] = {
@@ -111,7 +137,7 @@ class Point:
 
     number: int
     axes: Mapping[str, Any]
-    config: Config | None
+    config: Design | None
     error: str = ""
     clock: float = 100e6
 
@@ -159,7 +185,7 @@ class Space:
     """
 
     workloads: tuple[Workload, ...]
-    base: Config
+    base: Design
     axes: Mapping[str, Sequence[Any]]
     constraints: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ("cycles", "lut")
@@ -179,6 +205,7 @@ class Space:
             if name not in SLOWEST_FIRST:
                 raise ConfigError(f'axes must be configuration parameters, not "{name}"{nearest(name, SLOWEST_FIRST)}')
         object.__setattr__(self, "axes", {name: _read(name, values) for name, values in self.axes.items()})
+        check_axes(self.base, self.axes)
         check_shape(self.axes)
         if prod(map(len, self.axes.values())) > MOST:
             raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")
@@ -194,7 +221,7 @@ class Space:
     def _check_metrics(self) -> None:
         """Check the user's metrics and the objectives."""
         for n, (name, text) in enumerate(self.metrics.items()):
-            if not name.isidentifier() or name in {*AXES, *METRICS, *FUNCTIONS}:
+            if not name.isidentifier() or name in {*AXES, *metrics_of(self.base), *FUNCTIONS}:
                 raise ConfigError(f"metrics must have names of their own, of letters, digits and _, not {name!r}")
             before = replace(self.scope, own=self.scope.own[:n])
             expressions.parse_number(direction_of(text)[1], before)
@@ -212,7 +239,7 @@ class Space:
         if isinstance(self.scenario, str):
             if self.scenario not in SCENARIOS:
                 raise ConfigError(
-                    f"scenario must be {' or '.join(SCENARIOS)}, or one such as read_latency=40, not {self.scenario!r}"
+                    f"scenario must be {', '.join(SCENARIOS)}, or one such as read_latency=40, not {self.scenario!r}"
                 )
             return
         for name, value in self.scenario.items():
@@ -259,7 +286,7 @@ class Space:
         axes = {name: value for name, value in values.items() if len(self.axes[name]) > 1}
         clock = values.pop(CLOCK.name, self.clock)
         try:
-            return Point(number, axes, changed(self.base, values), clock=clock)
+            return Point(number, axes, changed_design(self.base, values), clock=clock)
         except ConfigError as error:
             return Point(number, axes, None, str(error), clock)
 
@@ -293,12 +320,26 @@ class Space:
         own = tuple((name, direction_of(text)[1]) for name, text in self.metrics.items())
         names = [workload.name or _word(workload.source) for workload in self.workloads]
         told = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
-        return Scope(tuple(told), own)
+        return Scope(tuple(told), own, isinstance(self.base, Deployment))
+
+    @property
+    def metrics_built_in(self) -> Mapping[str, Metric]:
+        """The metrics of every space like this one."""
+        return metrics_of(self.base)
+
+    @property
+    def columns(self) -> Mapping[str, Parameter]:
+        """The parameters of a point, as tables have them."""
+        return columns_of(self.base)
 
     @cached_property
     def of_networks(self) -> Mapping[str, tuple[int, str]]:
         """Metrics of one network: name -> (index of the workload, metric). Of a single network only those asked for."""
-        every = {f"{n}.{m}": (index, m) for index, n in enumerate(self.scope.networks) for m in PER_NETWORK}
+        every = {
+            f"{n}.{m}": (index, m)
+            for index, n in enumerate(self.scope.networks)
+            for m in per_network(self.metrics_built_in)
+        }
         if len(self.workloads) > 1:
             return every
         texts = " ".join([*self.constraints, *self.objectives, *self.metrics.values()])
@@ -308,9 +349,9 @@ class Space:
     def known(self) -> Mapping[str, Metric]:
         """Every metric of this space by name: the built-in ones, those of each network, the user's own, and objectives
         that are expressions."""
-        known = dict(METRICS)
+        known = dict(self.metrics_built_in)
         for name, (index, metric) in self.of_networks.items():
-            network, of = self.scope.networks[index], METRICS[metric]
+            network, of = self.scope.networks[index], known[metric]
             known[name] = replace(of, name=name, title=f"{network} {of.title}", doc=f"{of.doc}; of {network} alone")
         known |= {name: own_metric(name, text) for name, text in self.metrics.items()}
         return known | {
@@ -320,7 +361,7 @@ class Space:
     @cached_property
     def own(self) -> Mapping[str, Expression]:
         """The metrics that are expressions, by name."""
-        built_in = {*METRICS, *self.of_networks}
+        built_in = {*self.metrics_built_in, *self.of_networks}
         return {
             name: expressions.parse_number(name if name in self.metrics else direction_of(name)[1], self.scope)
             for name in self.known
@@ -345,6 +386,8 @@ class Space:
     @cached_property
     def scenario_axes(self) -> tuple[str, ...]:
         """The axes that are properties of the world: the memory's timing, where it has several values."""
+        if self.scenario == EACH:
+            return ()
         return tuple(name for name, values in self.axes.items() if AXES[name].memory and len(values) > 1)
 
     # --- constraints without costs: checked as soon as the axes that they need have values ----------------------
@@ -366,7 +409,9 @@ class Space:
     def _fixed(self) -> dict[str, Any]:
         """The parameters that no axis has an influence on."""
         varies = {*self.axes, *DERIVED, *(SHAPE if set(SHAPE) & set(self.axes) else ())}
-        known = {**flat(self.base), CLOCK.name: self.clock}
+        if isinstance(self.base, Deployment):  # most of it follows from the accelerators
+            return {} if CLOCK.name in varies else {CLOCK.name: self.clock}
+        known = {**parameters_of(self.base), CLOCK.name: self.clock}
         return {name: value for name, value in known.items() if name not in varies}
 
     @cached_property
@@ -394,7 +439,12 @@ class Space:
         point = self.point(number)
         if point.config is None:  # as where a value does not exist
             return False
-        values = {**flat(point.config), **fixed_values(point.config), CLOCK.name: point.clock, **self.values(number)}
+        values = {
+            **parameters_of(point.config),
+            **fixed_values(point.config),
+            CLOCK.name: point.clock,
+            **self.values(number),
+        }
         return all(constraint.holds(values) for constraint in self._late)
 
     def _shape(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from dovetail.flows.explore.space.metrics import FIXED, METRICS, PER_NETWORK
+from dovetail.flows.explore.space.deployment import SYSTEM_PARAMETERS
+from dovetail.flows.explore.space.metrics import METRICS, SYSTEM_METRICS, Metric, fixed_of, per_network
 from dovetail.flows.options.parameters import CLOCK
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config.given import INT, PARAMETERS, SIZE, SWITCH
+from dovetail.isa.config.given import INT, PARAMETERS, SIZE, SWITCH, Parameter
 from dovetail.sw.errors import DovetailError
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "sqrt": math.sqrt, "log2": math.log2}
@@ -54,6 +55,9 @@ UNITS: dict[str, float] = {
 QUANTITIES = re.compile(rf"(?<![\w.])(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})(?!\w)")
 STRINGS = re.compile(r"""("[^"]*"|'[^']*')""")
 
+_TOLD = {*PARAMETERS, *SYSTEM_PARAMETERS, CLOCK.name, *fixed_of(METRICS), *fixed_of(SYSTEM_METRICS)}
+"""What needs no cost."""
+
 TOUCHING = 1e-9
 """The violation of a < b where both are equal."""
 
@@ -69,11 +73,22 @@ class Scope:
     """What names mean in a space, besides parameters and metrics.
 
     ``networks``: whose metrics are written ``name.metric``; ``own``: (name, expression) of the user's own metrics, each
-    over those before it.
+    over those before it; ``systems``: points are systems.
     """
 
     networks: tuple[str, ...] = ()
     own: tuple[tuple[str, str], ...] = ()
+    systems: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Of a point."""
+        return SYSTEM_PARAMETERS if self.systems else PARAMETERS
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Of a point, the user's own left out."""
+        return SYSTEM_METRICS if self.systems else METRICS
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,7 @@ class Constraint:
     @property
     def needs_cost(self) -> bool:
         """Whether the configuration alone does not tell it."""
-        return not self.names <= {*PARAMETERS, CLOCK.name, *FIXED}
+        return not self.names <= _TOLD
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is true. It is not where a value does not exist (a division by zero, an unknown metric)."""
@@ -267,14 +282,15 @@ class _Checker:
             raise self.error(f"write {node.id.capitalize()} for {node.id}, or the parameter by itself")
         if node.id == "lanes":
             raise self.error("lanes is several numbers; write ic_lanes, oc_lanes and pixel_lanes")
-        if node.id in PARAMETERS:
-            kind = PARAMETERS[node.id].kind
+        parameters, metrics = self.scope.parameters, self.scope.metrics
+        if node.id in parameters:
+            kind = parameters[node.id].kind
             return NUMBER if kind in (INT, SIZE) else TRUTH if kind is SWITCH else TEXT
-        if node.id in METRICS or node.id == CLOCK.name or node.id in dict(self.scope.own):
+        if node.id in metrics or node.id == CLOCK.name or node.id in dict(self.scope.own):
             return NUMBER
-        if any(node.id in p.kind.choices for p in PARAMETERS.values()):
+        if any(node.id in p.kind.choices for p in parameters.values()):
             raise self.error(f'the text {node.id} must be in quotes: "{node.id}"')
-        known = (*PARAMETERS, CLOCK.name, *METRICS, *dict(self.scope.own))
+        known = (*parameters, CLOCK.name, *metrics, *dict(self.scope.own))
         raise self.error(f'"{node.id}" must be a parameter or a metric{nearest(node.id, known)}')
 
     def _attribute(self, node: ast.Attribute) -> str:
@@ -283,8 +299,9 @@ class _Checker:
             raise self.error(f"a point stands between a network and a metric, as in resnet8.latency, not `{written}`")
         if node.value.id not in self.scope.networks:
             raise self.error(f'"{node.value.id}" must be a network{nearest(node.value.id, self.scope.networks)}')
-        if node.attr not in PER_NETWORK:
-            raise self.error(f'"{written}" must be a metric of a network{nearest(node.attr, PER_NETWORK)}')
+        names = per_network(self.scope.metrics)
+        if node.attr not in names:
+            raise self.error(f'"{written}" must be a metric of a network{nearest(node.attr, names)}')
         return NUMBER
 
     def _all(self, wanted: str, nodes: list[ast.expr], what: str) -> str:
@@ -354,6 +371,6 @@ class _Checker:
     def _choice(self, name: ast.expr, value: ast.expr) -> None:
         """A text that a parameter is compared with must be one that it can have."""
         if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
-            choices = PARAMETERS[name.id].kind.choices
-            if value.value not in choices:
+            choices = self.scope.parameters[name.id].kind.choices
+            if choices and value.value not in choices:
                 raise self.error(f'{name.id} must be one of {", ".join(choices)}, not "{value.value}"')

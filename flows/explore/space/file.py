@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.flows.explore.space import toml_lines
+from dovetail.flows.explore.space.deployment import SYSTEM_PARAMETERS, Deployment, Design
 from dovetail.flows.explore.space.design_space import (
     HOSTS,
     METHODS,
@@ -23,15 +24,18 @@ from dovetail.flows.explore.space.design_space import (
     Plan,
     Space,
     Workload,
+    usual_goals,
 )
 from dovetail.flows.explore.space.expressions import ExpressionError, parse
 from dovetail.flows.explore.space.near_miss import check
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, changed, values_between
+from dovetail.flows.options.system_parameters import NEW
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.common.toml import parse_toml
 from dovetail.isa.config.given import INT, SIZE, ConfigError
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.system import System
 from dovetail.sw.analysis.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.analysis.cost.energy import load_table
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
@@ -111,7 +115,8 @@ class _Reader:
     def space(self) -> Space:
         """The whole file."""
         self.known((), self.data, TABLES, "a table")
-        base, axes, goals, plan = self.base(), self.axes(), self.table("goals"), self.plan()
+        base = self.base()
+        axes, goals, plan = self.axes(base), self.table("goals"), self.plan()
         self.known(("goals",), goals, GOALS, "a key of [goals]")
         if "clock" in goals and "clock" in axes:
             raise self.error(("goals", "clock"), "clock must be an axis or a goal, not both; leave one out")
@@ -130,6 +135,7 @@ class _Reader:
                 search=plan,
                 host_cost=self.host_cost(compiler),
                 part=self.choice(("goals", "part"), goals["part"], PART_NAMES) if "part" in goals else "",
+                **usual_goals(base, axes),
             )
         )
         if "objectives" in goals:
@@ -252,10 +258,17 @@ class _Reader:
             raise self.error(place, f"{place[-1]} must be a list of sizes such as [1, 3, 8, 8], not {_shown(value)}")
         return tuple(value)
 
-    def base(self) -> Config:
-        """The configuration below the axes."""
+    def base(self) -> Design:
+        """The configuration or the system below the axes."""
         table = self.table("base")
-        self.known(("base",), table, ("preset", "file", *SETTINGS), "a configuration parameter, preset or file")
+        if "system" in table:
+            return self.system(table)
+        self.known(
+            ("base",),
+            table,
+            ("preset", "file", "system", *SETTINGS),
+            "a configuration parameter, preset, file or system",
+        )
         if {"preset", "file"} <= set(table):
             raise self.error(("base", "file"), "base must have a preset or a file, not both; leave one out")
         start = Config()
@@ -275,17 +288,28 @@ class _Reader:
             named = [name for name in table if str(error).startswith(f"{name} ")]
             raise self.error(("base", *named[:1]), str(error)) from None
 
+    def system(self, table: Mapping[str, Any]) -> Deployment:
+        """The system below the axes. What else the table gives are axes of one value: it may name accelerators."""
+        self.known(("base",), table, ("system", *SYSTEM_PARAMETERS), "a parameter of a system, or system")
+        place = ("base", "system")
+        with self.at(place):
+            return Deployment(System.load(self.file(place, table["system"])))
+
     def configuration(self, place: Place, value: Any) -> Config:
         with self.at(place):
             return Config.load(self.file(place, value))
 
-    def axes(self) -> dict[str, tuple[Any, ...]]:
+    def axes(self, base: Design) -> dict[str, tuple[Any, ...]]:
         """What varies."""
         table = self.table("axes")
-        self.known(("axes",), table, tuple(AXES), "a configuration parameter")
+        names = tuple(AXES) if isinstance(base, Deployment) else (*SETTINGS, CLOCK.name)
+        self.known(("axes",), table, names, "a configuration parameter")
         axes = {name: self.axis(("axes", name), name, value) for name, value in table.items()}
+        if isinstance(base, Deployment):
+            given = {name: v for name, v in self.table("base").items() if name != "system" and name not in axes}
+            axes |= {name: (self.value(("base", name), name, value),) for name, value in given.items()}
         with self.at(("axes",), "axes: "):
-            Space((), Config(), axes)
+            Space((), base if isinstance(base, Deployment) else Config(), axes)
         return axes
 
     def axis(self, place: Place, name: str, value: Any) -> tuple[Any, ...]:
@@ -327,7 +351,7 @@ class _Reader:
 
     def possible(self, place: Place, name: str, value: Any) -> None:
         """Refuse a value that no configuration can have."""
-        if name == CLOCK.name:
+        if name == CLOCK.name or name in NEW:
             return
         try:
             if name in DEPENDENT:

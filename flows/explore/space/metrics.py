@@ -1,15 +1,16 @@
-"""Metrics of a configuration, from exact counts and cost models."""
+"""Metrics of a configuration or a system, from exact counts and cost models."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dovetail.flows.explore.space.deployment import Design
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.analysis.cost.area import area_of, smallest_part
+from dovetail.sw.analysis.cost.area import Area, area_of, area_of_all, smallest_part
 from dovetail.sw.runtime.clock import milliseconds, per_second
 
 AREA, ENERGY, HOST = "area", "energy", "host"
@@ -17,16 +18,35 @@ AREA, ENERGY, HOST = "area", "energy", "host"
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What accelerators of a system do together, of as many plans as there are units of work; added up like
+    :class:`Work`.
+
+    ``alone``: cycles of an inference on the fastest accelerator alone, None if none can compute all; ``waited`` and
+    ``worked``: cycles that jobs lose to one another, and all of theirs; ``beats``, of the bus's busier direction, and
+    ``lasted``: cycles of the whole plan.
+    """
+
+    alone: float | None
+    waited: float
+    worked: float
+    beats: float
+    lasted: float
+
+
+@dataclass(frozen=True)
 class Work:
     """What metrics follow from: counts of an inference, or of several added up by weight.
 
-    ``hertz``: of the accelerator; ``host_cycles``: of the host in such cycles, estimated, None if it was not asked;
-    ``joules``: estimated, None if no event was counted.
+    ``hertz``: of the accelerator; ``cycles``: of an inference from its start to its end; ``interval``: from one result
+    to the next; ``host_cycles``: of the host in such cycles, estimated, None if it was not asked; ``joules``:
+    estimated, None if no event was counted; ``shared``: of systems.
     """
 
-    config: Config
+    config: Design
     hertz: float
     cycles: float
+    interval: float
     bound_cycles: float
     macs: float
     dram_bytes: float
@@ -34,6 +54,7 @@ class Work:
     host_nodes: int
     host_cycles: float | None
     joules: float | None
+    shared: Shared | None = None
 
     @property
     def total(self) -> float | None:
@@ -46,11 +67,16 @@ class Work:
         return None if self.total is None else 1e-3 * milliseconds(self.total, self.hertz)
 
     @property
+    def period(self) -> float | None:
+        """Cycles from one result to the next, those of the host among them."""
+        return None if self.host_cycles is None else self.interval + self.host_cycles
+
+    @property
     def watts(self) -> float | None:
         """Power."""
-        if self.joules is None or self.seconds is None:
+        if self.joules is None or self.period is None:
             return None
-        return self.joules / self.seconds if self.seconds else 0.0
+        return self.joules / (1e-3 * milliseconds(self.period, self.hertz)) if self.period else 0.0
 
 
 @dataclass(frozen=True)
@@ -104,16 +130,16 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "fps", "frames/s", "1/s", True, "units of work per second, host included, at the clock",
-            lambda w: None if w.total is None else per_second(w.total, w.hertz), (HOST,),
+            lambda w: None if w.period is None else per_second(w.period, w.hertz), (HOST,),
         ),
         Metric(
             "utilisation", "utilisation", "%", True,
             "MACs over the peak MACs of the multipliers in that time; 0.5 in expressions is 50 % in tables",
-            lambda w: w.macs / (w.cycles * w.config.macs_per_cycle) if w.cycles else 0.0,
+            lambda w: w.macs / (w.interval * w.config.macs_per_cycle) if w.interval else 0.0,
         ),
         Metric(
             "roofline", "cycles / roofline", "", False, "cycles over the roofline bound; 1 is optimal",
-            lambda w: w.cycles / w.bound_cycles if w.bound_cycles else 0.0,
+            lambda w: w.interval / w.bound_cycles if w.bound_cycles else 0.0,
         ),
         Metric(
             "dram_bytes", "DRAM traffic", "B", False, "bytes that layers move from and to system memory",
@@ -131,33 +157,74 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "edp", "energy x delay", "nJ s", False, "energy times latency, estimated",
-            lambda w: None if w.watts is None else 1e9 * w.joules * w.seconds, (ENERGY, HOST),
+            lambda w: None if w.joules is None or w.seconds is None else 1e9 * w.joules * w.seconds, (ENERGY, HOST),
         ),
         Metric(
-            "lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated", lambda c: area_of(c).lut, (AREA,),
+            "lut", "LUTs", "", False, "4-input LUTs of an ECP5, estimated", lambda c: area_of_design(c).lut, (AREA,),
             fixed=True,
         ),
         Metric(
-            "ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated", lambda c: area_of(c).ff, (AREA,),
+            "ff", "flip-flops", "", False, "flip-flops of an ECP5, estimated", lambda c: area_of_design(c).ff, (AREA,),
             fixed=True,
         ),
         Metric(
-            "dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5", lambda c: area_of(c).dsp, (AREA,), fixed=True
+            "dsp", "DSPs", "", False, "18 x 18 multipliers of an ECP5", lambda c: area_of_design(c).dsp, (AREA,),
+            fixed=True,
         ),
         Metric(
-            "bram", "block RAMs", "", False, "block RAMs of an ECP5, 16 Kibit each", lambda c: area_of(c).bram, (AREA,),
-            fixed=True,
+            "bram", "block RAMs", "", False, "block RAMs of an ECP5, 16 Kibit each",
+            lambda c: area_of_design(c).bram, (AREA,), fixed=True,
         ),
         Metric("pe", "PEs", "", False, "multipliers of the array", lambda c: c.macs_per_cycle, fixed=True),
         Metric("sram", "SRAM", "B", False, "on-chip memory", lambda c: c.sram, fixed=True),
     )
 }  # fmt: skip
-"""Every metric, in the order of tables."""
+"""Every metric of a configuration, in the order of tables."""
+_OF_A_SYSTEM = (
+    replace(METRICS["cycles"], doc="exact cycles of an inference from its start to its end, of several the slowest"),
+    Metric(
+        "interval", "interval", "cycles", False, "cycles from one result to the next while all accelerators are busy;"
+        " with the mode latency those of an inference", lambda w: w.interval,
+    ),
+    Metric(
+        "gain", "gain", "", True, "how many times as long the fastest of the accelerators takes alone, over the"
+        " interval", lambda w: w.shared.alone / w.interval if w.shared.alone and w.interval else None,
+    ),
+    Metric(
+        "contention", "contention", "%", False, "share of the jobs' cycles that they lose to one another at memory",
+        lambda w: max(w.shared.waited / w.shared.worked, 0.0) if w.shared.worked else 0.0,
+    ),
+    Metric(
+        "bus_use", "bus use", "%", False, "beats of the busier direction over the cycles of the plan",
+        lambda w: w.shared.beats / w.shared.lasted if w.shared.lasted else 0.0,
+    ),
+    Metric(
+        "accelerator_count", "number of accelerators", "", False, "accelerators of the system",
+        lambda d: len(d.configs), fixed=True,
+    ),
+    replace(METRICS["sram"], title="SRAM each", doc="on-chip memory of an accelerator, of different ones the most"),
+    Metric(
+        "total_sram", "total SRAM", "B", False, "on-chip memory of all accelerators", lambda d: d.total_sram, fixed=True
+    ),
+)  # fmt: skip
+_OWN = {m.name: m for m in _OF_A_SYSTEM}
+SYSTEM_METRICS: dict[str, Metric] = dict(list(_OWN.items())[:5]) | METRICS | _OWN
+"""Every metric of a system, in the order of tables."""
 
-PER_NETWORK = tuple(name for name, metric in METRICS.items() if not metric.fixed)
-"""Metrics that each network has too, of one inference: ``resnet8.latency``."""
-FIXED = tuple(name for name, metric in METRICS.items() if metric.fixed)
-"""Metrics that the configuration alone tells."""
+
+def metrics_of(base: Design) -> Mapping[str, Metric]:
+    """The metrics of the points of a space."""
+    return METRICS if isinstance(base, Config) else SYSTEM_METRICS
+
+
+def per_network(metrics: Mapping[str, Metric]) -> tuple[str, ...]:
+    """Those that each network has too, of one inference: ``resnet8.latency``."""
+    return tuple(name for name, metric in metrics.items() if not metric.fixed)
+
+
+def fixed_of(metrics: Mapping[str, Metric]) -> tuple[str, ...]:
+    """Those that the configuration or system alone tells."""
+    return tuple(name for name, metric in metrics.items() if metric.fixed)
 
 
 def own_metric(name: str, text: str) -> Metric:
@@ -186,20 +253,30 @@ class AreaDoubt:
     part: str
 
 
+def area_of_design(design: Design) -> Area:
+    """The estimated area of an accelerator, or of those of a system and its interconnect.
+
+    Raises DovetailError where there is no estimate.
+    """
+    return area_of(design) if isinstance(design, Config) else area_of_all(design.configs)
+
+
 @lru_cache(maxsize=1 << 14)
-def area_doubt(config: Config) -> AreaDoubt:
+def area_doubt(design: Design) -> AreaDoubt:
     """The doubt about the metrics of the area. Raises DovetailError where there is no estimate."""
-    area = area_of(config)
+    area = area_of_design(design)
     return AreaDoubt(None if area.extrapolated else area.error, area.extrapolated, smallest_part(area))
 
 
 @lru_cache(maxsize=1 << 14)
-def fixed_values(config: Config) -> Mapping[str, float]:
-    """The metrics :data:`FIXED`. Cached: a table is made again and again while a sweep runs."""
-    return {name: metric.value(config) or 0 for name, metric in METRICS.items() if metric.fixed and metric.value}
+def fixed_values(design: Design) -> Mapping[str, float]:
+    """The metrics :func:`fixed_of`. Cached: a table is made again and again while a sweep runs."""
+    metrics = metrics_of(design)
+    return {name: metric.value(design) or 0 for name, metric in metrics.items() if metric.fixed and metric.value}
 
 
 def work_values(work: Work) -> dict[str, float]:
-    """The metrics :data:`PER_NETWORK` that are known of some work."""
-    found = {name: metric.value(work) for name, metric in METRICS.items() if not metric.fixed and metric.value}
+    """The metrics :func:`per_network` that are known of some work."""
+    metrics = metrics_of(work.config)
+    found = {name: metric.value(work) for name, metric in metrics.items() if not metric.fixed and metric.value}
     return {name: value for name, value in found.items() if value is not None}

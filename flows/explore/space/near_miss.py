@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from dovetail.flows.explore.space.deployment import parameters_of
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.expressions import Constraint
 from dovetail.flows.explore.space.metrics import fixed_values
-from dovetail.flows.options.parameters import CLOCK, flat, label
+from dovetail.flows.options.parameters import CLOCK, label
 from dovetail.isa.config.given import ConfigError
 
 COUNTED = 4000
@@ -64,7 +65,12 @@ def known_before(space: Space, number: int) -> dict[str, Any]:
     point = space.point(number)
     if point.config is None:
         return {}
-    return {**flat(point.config), **fixed_values(point.config), CLOCK.name: point.clock, **space.values(number)}
+    return {
+        **parameters_of(point.config),
+        **fixed_values(point.config),
+        CLOCK.name: point.clock,
+        **space.values(number),
+    }
 
 
 def broken_by(rules: Sequence[Constraint], known: Mapping[str, Any]) -> dict[str, float | None]:

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES
@@ -30,7 +31,8 @@ def load(text: str) -> Space:
     """The inverse of :func:`dump`."""
     data = {name: _frozen(value) for name, value in json.loads(text).items()}
     workloads = tuple(Workload(**workload) for workload in data["workloads"])
-    base, plan = Config.from_dict(data["base"]), Plan(**data["search"])
+    of = Deployment if "accelerators" in data["base"] else Config
+    base, plan = of.from_dict(data["base"]), Plan(**data["search"])
     host_cost = HostCost.from_dict(data.get("host_cost", {}))  # stores made before there was one have none
     return Space(**{**data, "workloads": workloads, "base": base, "search": plan, "host_cost": host_cost})
 
@@ -41,7 +43,7 @@ def _absolute(file: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Config):
+    if isinstance(value, Config | Deployment):
         return value.to_dict()
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}

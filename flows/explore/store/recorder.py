@@ -12,12 +12,12 @@ from typing import Any, Self
 from dovetail.flows.explore.pricing.cost import Outcome
 from dovetail.flows.explore.pricing.evaluation import version
 from dovetail.flows.explore.space import space_json
+from dovetail.flows.explore.space.deployment import Design
 from dovetail.flows.explore.space.design_space import Point, Space
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.lock import SweepLock
 from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.partition.host_cost import HostCost
 
 
@@ -82,7 +82,7 @@ class Recorder:
         with self._file.transaction() as file:
             return [self._visit(file, point) for point in points]
 
-    def put(self, network: str, config: Config, outcome: Outcome) -> None:
+    def put(self, network: str, config: Design, outcome: Outcome) -> None:
         """Keep an outcome; ``network``: its hash."""
         cost = None if outcome.cost is None else json.dumps(outcome.cost.to_dict())
         with self._file.transaction() as file:
@@ -140,7 +140,7 @@ def _network_id(file: sqlite3.Connection, network: SpaceNetwork) -> int:
     return int(file.execute("SELECT id FROM networks WHERE hash = ?", values[:1]).fetchone()[0])
 
 
-def configuration_id(file: sqlite3.Connection, config: Config) -> int:
+def configuration_id(file: sqlite3.Connection, config: Design) -> int:
     """The id of a configuration with its memory timing in a store, which has it from then on."""
     memory = config.memory
     text = "/".join(map(str, vars(memory).values())) if isinstance(memory, MemoryTiming) else repr(memory)

@@ -21,6 +21,8 @@ KINDS = {
     "other": "#BBBBBB",
 }
 """Colours per kind of layer; the order is that of a stack."""
+STATES = {"all busy": "#4477AA", "some busy": "#EE7733", "all idle": "#BBBBBB"}
+"""Colours of what accelerators of a system do, in the order of a stack."""
 SPARE = ("#882255", "#999933", "#DDCC77", "#DDDDDD")
 """For kinds that the table does not have."""
 
@@ -47,9 +49,10 @@ SHADES = (0.0, 0.35, 0.55, 0.7, 0.8)
 
 def colours_of(kinds: Sequence[str]) -> dict[str, str]:
     """A colour for each kind of layer, in the order of a stack: kinds outside the table come last, in spare colours."""
-    known = [kind for kind in KINDS if kind in kinds]
-    unknown = [kind for kind in dict.fromkeys(kinds) if kind not in KINDS]
-    return {kind: KINDS[kind] for kind in known} | {kind: SPARE[n % len(SPARE)] for n, kind in enumerate(unknown)}
+    table = KINDS | STATES
+    known = [kind for kind in table if kind in kinds]
+    unknown = [kind for kind in dict.fromkeys(kinds) if kind not in table]
+    return {kind: table[kind] for kind in known} | {kind: SPARE[n % len(SPARE)] for n, kind in enumerate(unknown)}
 
 
 def group_colours(groups: Sequence[str], ordered: bool) -> dict[str, str]:

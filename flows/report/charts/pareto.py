@@ -14,6 +14,7 @@ from typing import Any
 from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row, competing
 from dovetail.flows.explore.results.table import is_unsure, scenarios_in_words
+from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.explore.space.metrics import Metric
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.report.charts.chart import Axis, Chart, Dots, Entry, Label, Line, Mark, Panel
@@ -102,7 +103,8 @@ def of_results(results: Outcome, x: str | None = None, y: str | None = None, col
         drawn.append((spots, known[name]))
     networks = " + ".join(PurePath(workload.source).name for workload in results.space.workloads)
     failed = sum(not row.values for row in results.rows)
-    subtitle = f"{len(rows):,} configurations" + (f", {failed:,} more are not possible" if failed else "")
+    what = "systems" if isinstance(results.space.base, Deployment) else "configurations"
+    subtitle = f"{len(rows):,} {what}" + (f", {failed:,} more are not possible" if failed else "")
     if rows[0].axes:
         subtitle += f"; labels: {', '.join(AXES[name].title for name in rows[0].axes)}"
     if results.space.scenario_axes:

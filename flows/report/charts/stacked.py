@@ -10,6 +10,7 @@ from typing import Any
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.results.outcome import Outcome
 from dovetail.flows.explore.results.row import Row, common
+from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.options.parameters import AXES
 from dovetail.flows.output.reply import si
 from dovetail.flows.report.charts.chart import Axis, Boxes, Chart, Entry, Line, Mark, Note, Panel
@@ -80,6 +81,8 @@ def of_results(results: Outcome, network: int = 0) -> Chart:
 def _subtitle(results: Outcome) -> str:
     """What all configurations have in common."""
     rows, same = results.rows, common(results.rows)
+    if isinstance(results.space.base, Deployment):
+        return ", ".join([f"{len(rows)} systems", "cycles of the plan over its inferences, by what accelerators do"])
     parts = [f"{len(rows)} configurations"] if len(rows) > 1 else []
     if set(ARRAY_LANES) <= same.keys():
         parts.append(f"{array_of(same)} multipliers")
@@ -131,7 +134,7 @@ def host_depthwise(bar: Bar) -> int:
 def _height(bar: Bar) -> float:
     if bar.cost is None:
         return 0.0
-    return max(bar.cost.cycles, bar.cost.bound_cycles) * (1 + CAP * bool(host_depthwise(bar)))
+    return max(bar.cost.bar, bar.cost.bound_cycles) * (1 + CAP * bool(host_depthwise(bar)))
 
 
 def _places(bars: Sequence[Bar], axes: Sequence[str]) -> Iterator[float]:
@@ -162,7 +165,7 @@ def _bars(bars: Sequence[Bar], places: Sequence[float], kinds: Sequence[str], to
             marks.append(Boxes([cap], ["white"], [FAINT], 0.7, hatched=True))
             end += top * CAP
         marks.append(Line([(place - half, bound), (place + half, bound)], width=1.3))
-        marks.append(Note(si(bar.cost.cycles), place, max(end, bound) + top * 0.008, over="bottom", size=6.5))
+        marks.append(Note(si(bar.cost.bar), place, max(end, bound) + top * 0.008, over="bottom", size=6.5))
     return marks
 
 
@@ -182,7 +185,7 @@ def _label_rows(bars: Sequence[Bar], axes: Sequence[str], slot: float) -> list[L
         ]
         longest = max(len(text) for _, text in groups)
         inner = level == len(axes) - 1
-        rows.append((parameter.title, groups, longest * 4.6 + 8 if inner and longest * 5 > slot else ROW))
+        rows.append((parameter.title, groups, longest * 5.2 + 8 if inner and longest * 5 > slot else ROW))
     return rows
 
 

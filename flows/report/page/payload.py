@@ -12,12 +12,13 @@ from dovetail.flows.explore.results.constraint_fates import fates_of, nearest_mi
 from dovetail.flows.explore.results.row import Row, competing
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import is_unsure, notes_of, scenarios_in_words
+from dovetail.flows.explore.space.deployment import Deployment, parameters_of
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.space.metrics import area_doubt
 from dovetail.flows.options.parameters import CLOCK, flat, named_lanes
 from dovetail.flows.report.charts.colours import BOUNDS, RAMP, SERIES, cause_colours, colours_of
 from dovetail.flows.report.charts.pareto import telling_axis
-from dovetail.isa.config.given import ARRAY_LANES, NAMES, PARAMETERS
+from dovetail.isa.config.given import ARRAY_LANES, NAMES, SIZE
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import COMPONENTS
 from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
@@ -25,6 +26,7 @@ from dovetail.sw.analysis.explain.causes import CAUSES, RESOURCES
 
 def header_of(space: Space, version: str) -> dict[str, Any]:
     """What holds for every point: networks, ``version`` of the compiler, and what the numbers of a row mean."""
+    columns = (*space.columns.values(), CLOCK)
     default = {**flat(Config()), CLOCK.name: Space.clock}
     shades = cause_colours()
     return {
@@ -46,12 +48,13 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
                 "name": p.name,
                 "flag": p.flag,
                 "memory": p.memory,
-                "size": p.name == "sram",
+                "size": p.kind is SIZE,
                 "names": p.kind is NAMES,
-                "default": default[p.name],
+                "default": default.get(p.name),
             }
-            for p in (*PARAMETERS.values(), CLOCK)
+            for p in columns
         ],
+        "systems": isinstance(space.base, Deployment),
         "metrics": list(space.known),
         "columns": _columns(space),
         "causes": {
@@ -82,7 +85,8 @@ def _columns(space: Space) -> list[dict[str, Any]]:
     def column(key: str, title: str, group: str, doc: str, unit: str = "", **more: Any) -> dict[str, Any]:
         return {"key": key, "title": title, "group": group, "doc": doc, "unit": unit, **more}
 
-    units = {"sram": "B", CLOCK.name: "Hz"}
+    units = {"sram": "B", "total_sram": "B", CLOCK.name: "Hz"}
+    columns = (*space.columns.values(), CLOCK)
     about = "front, feasible, on host (leaves more to the host than others, so it does not compete), infeasible, failed"
     part = "the smallest supported FPGA that the estimated area fits, or none"
     error = "largest error of LUTs and flip-flops as far as measured, as a share; not known outside of that"
@@ -94,12 +98,12 @@ def _columns(space: Space) -> list[dict[str, Any]]:
             column(p.name, p.title, "parameters", p.doc, units.get(p.name, ""), axis=p.name in varied,
                    order=[value for value in space.axes.get(p.name, ()) if isinstance(value, str | bool)],
                    **{"more": False} | metrics.get(p.name, {}))
-            for p in (*PARAMETERS.values(), CLOCK)
+            for p in columns
         ),
         *(
             column(name, space.known[name].title, "metrics", space.known[name].doc, space.known[name].unit, **facts)
             for name, facts in metrics.items()
-            if name not in PARAMETERS
+            if name not in space.columns
         ),
         column("part", "part", "estimates", part),
         column("area_error", "area error", "estimates", error, "%"),
@@ -120,7 +124,7 @@ def rows_of(space: Space, rows: Iterable[Row]) -> list[list[Any]]:
             row.number,
             row.error,
             round(row.seconds, 3),
-            _parameters(row),
+            _parameters(space, row),
             [_number(row.values.get(name)) for name in space.known] if row.costs else None,
             [_cost(cost) for cost in row.costs],
             _doubts(space, row),
@@ -186,12 +190,12 @@ def _short(source: str) -> str:
     return source.removeprefix("zoo:").rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
 
 
-def _parameters(row: Row) -> list[Any]:
+def _parameters(space: Space, row: Row) -> list[Any]:
     if row.config:
-        values = flat(row.config)
+        values = parameters_of(row.config)
     else:
         values = {**row.axes, **(named_lanes(row.axes["lanes"]) if "lanes" in row.axes else {})}
-    return [{**values, CLOCK.name: row.clock}.get(name) for name in (*PARAMETERS, CLOCK.name)]
+    return [{**values, CLOCK.name: row.clock}.get(name) for name in (*space.columns, CLOCK.name)]
 
 
 def _doubts(space: Space, row: Row) -> list[Any]:
@@ -203,7 +207,7 @@ def _doubts(space: Space, row: Row) -> list[Any]:
 
 
 def _cost(cost: Cost) -> list[Any]:
-    return [cost.cycles, cost.bound_cycles, cost.host_macs, dict(cost.kinds), cost.host_cycles]
+    return [cost.bar, cost.bound_cycles, cost.host_macs, dict(cost.kinds), cost.host_cycles]
 
 
 def _number(value: float | None) -> float | None:

@@ -6,7 +6,7 @@ Its terms are numbers of bits and lanes that follow from the configuration; what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -109,6 +109,17 @@ def area_of(config: Config) -> Area:
         error=max(model["error"].values()),
         blocks=parts,
         extrapolated=tuple(_outside(config, model["ranges"])),
+    )
+
+
+def area_of_all(configs: Sequence[Config]) -> Area:
+    """The estimated area of several accelerators together, without what joins them. Raises as :func:`area_of`."""
+    areas = [area_of(config) for config in configs]
+    return Area(
+        **asdict(total(areas)),
+        error=max(area.error for area in areas),
+        blocks={name: total(area.blocks[name] for area in areas if name in area.blocks) for name in areas[0].blocks},
+        extrapolated=tuple(dict.fromkeys(line for area in areas for line in area.extrapolated)),
     )
 
 

@@ -105,7 +105,7 @@ def test_the_command_line_changes_how_a_space_file_is_searched(run: Command, fil
             (NETWORK, "--constraint", "resnet8.latency < 1 ms"),
             '`resnet8.latency < 1 ms`: "resnet8" must be a network; ',
         ),
-        ((NETWORK, "--scenario", "best"), "scenario must be worst or mean, or one such as read_latency=40, not 'best'"),
+        ((NETWORK, "--scenario", "best"), "scenario must be worst, mean, each, or one such as read_latency=40, not"),
         ((NETWORK, "--scenario", "bus=32"), "scenario must be of the memory's timing, such as read_latency=40, not 'b"),
         ((NETWORK, "--scenario", "read_latency=9"), "scenario must be of axes of the memory's timing (none here), not"),
         ((NETWORK, "--points", "-1"), "points must be at least 1, or 0 for as many as the search wants, not -1"),

@@ -174,7 +174,7 @@ vector_lanes = 2
         ('"100 MHz"', '"1 THz"', "s.toml:7: clock must be a frequency such as"),
         ('name = "ae"', 'name = "a e"', "s.toml:4: name must be a word of letters, digits and _, not 'a e'"),
         ("part =", 'clock = "1 MHz"\npart =', "s.toml:13: clock must be an axis or a goal, not both; leave one out"),
-        ("part =", 'scenario = "best"\npart =', "s.toml:13: scenario must be one of worst, mean, not"),
+        ("part =", 'scenario = "best"\npart =', "s.toml:13: scenario must be one of worst, mean, each, not"),
         ("part =", "scenario = { bus = 32 }\npart =", "s.toml:13: scenario must be of axes of the memory's timing"),
     ],
 )

@@ -117,7 +117,7 @@ ERRORS = [
     (NETWORK + "[network.shape]\nx = [1]\ny = [\n 0]\n", "5: y must be a list of sizes such as [1, 3, 8, 8], not [0]"),
     (NETWORK + "[axis]\n", '3: "axis" must be a table; did you mean "axes"?'),
     ("axes = 3\n" + NETWORK, "1: axes must be a table; write [axes]"),
-    (NETWORK + "[base]\nstrip = 8\n", '4: "strip" must be a configuration parameter, preset or file; did you mean'),
+    (NETWORK + "[base]\nstrip = 8\n", '4: "strip" must be a configuration parameter, preset, file or system;'),
     (NETWORK + '[base]\npreset = "8x9"\n', '4: preset "8x9" must be known; did you mean "8x8"?'),
     (NETWORK + '[base]\nfile = "base.toml"\npreset = "8x8"\n', "4: base must have a preset or a file, not both; leave"),
     (NETWORK + '[base]\nfile = "none.toml"\n', "4: file must be a file, relative to the space file; there is no "),

@@ -79,7 +79,7 @@ function setColumns() {
     unit: "cycles",
     more: false,
     group: "cycles per kind",
-    doc: `cycles of ${kind} layers`,
+    doc: data.header.systems ? `cycles of the plan per inference, accelerators ${kind}` : `cycles of ${kind} layers`,
   }));
   data.columns = [...data.header.columns.map((column) => ({ ...column })), ...kinds];
   for (const column of data.columns) describe(column);

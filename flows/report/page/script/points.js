@@ -79,7 +79,7 @@ function sideBySide(rows) {
     "div",
     {},
     make("div", { class: "wide" }, plainTable({ class: "plain side" }, [td(), heads], lines)),
-    make(
+    !data.header.systems && make( // whose accelerators have files of their own
       "details",
       { class: "texts", open: sideBySide.open, ontoggle: (event) => (sideBySide.open = event.target.open) },
       make("summary", { class: "soft" }, "Configuration and command to copy"),
