@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections import deque
@@ -12,6 +13,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from dovetail.flows.explore.pricing import evaluation
 from dovetail.flows.explore.pricing.cost import Outcome
@@ -23,12 +26,23 @@ ATTEMPTS = 2
 
 
 class LocalWorkers:
-    """Up to ``jobs`` processes; each is started when there is something for it to do."""
+    """Up to ``jobs`` processes; each is started when there is something for it to do. They read the session from a
+    file: as an argument it would be larger than a pipe, and Python before 3.11.5 waits for ever for a process that ends
+    before it has read such an argument.
+
+    Raises WorkersError: the file cannot be written.
+    """
 
     def __init__(self, session: Session, jobs: int) -> None:
         self.jobs = jobs
-        self._session = session
+        self._name = session.name
         self._lanes: list[Lane] = []
+        try:
+            self._folder = TemporaryDirectory(prefix="dovetail-")
+            self._file = Path(self._folder.name) / "session"
+            self._file.write_bytes(pickle.dumps(session))
+        except OSError as error:
+            raise WorkersError(f"networks must be written to a file for workers, but: {error}") from None
 
     def room(self) -> int:
         return AHEAD * self.jobs - sum(len(lane.queue) for lane in self._lanes)
@@ -36,7 +50,7 @@ class LocalWorkers:
     def submit(self, task: Task) -> None:
         lane = min(self._lanes, key=lambda lane: len(lane.queue), default=None)
         if lane is None or (lane.queue and len(self._lanes) < self.jobs):
-            lane = Lane(self._session)
+            lane = Lane(self._name, self._file)
             self._lanes.append(lane)
         lane.submit(task)
 
@@ -51,20 +65,22 @@ class LocalWorkers:
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
+        self._folder.cleanup()
 
 
 class Lane:
-    """A process and its queue. If the process dies, the first task in the queue is the cause."""
+    """A process and its queue. If the process dies, the first task in the queue is the cause. ``session``: the name of
+    the one that the file has."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: str, file: Path) -> None:
         self.queue: deque[tuple[Task, Future[Outcome]]] = deque()
-        self._session = session
+        self._session, self._file = session, file
         self._start()
 
     def submit(self, task: Task) -> None:
         """Put a task at the end of the queue."""
         try:
-            future = self._pool.submit(evaluation.evaluate, self._session.name, task.network, task.config)
+            future = self._pool.submit(evaluation.evaluate, self._session, task.network, task.config)
         except BrokenProcessPool as error:  # it has just died
             future = Future()
             future.set_exception(error)
@@ -97,7 +113,7 @@ class Lane:
         reader, self._leash = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(1, context, prepare, (reader,))
         with _interrupts_ignored(), reader:
-            self._begun = self._pool.submit(evaluation.begin, self._session)
+            self._begun = self._pool.submit(begin, self._file)
 
     def _restart(self) -> None:
         """Replace a dead process, and give the new one its tasks."""
@@ -125,6 +141,11 @@ def prepare(leash: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+def begin(file: Path) -> None:
+    """Take part in the sweep whose session is in a file."""
+    evaluation.begin(pickle.loads(file.read_bytes()))
 
 
 @contextmanager

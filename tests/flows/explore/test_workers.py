@@ -113,9 +113,6 @@ def test_workers_of_another_version_are_refused(file: SpaceNetwork) -> None:
             workers.wait()
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11, 5), reason="Python waits for ever for a process that ends before it has read its task"
-)
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -123,5 +120,5 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
         "space = dovetail.Space((dovetail.Workload('zoo:autoencoder'),), dovetail.Config(), {})\n"
         "dovetail.explore(space, jobs=1)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=300)
     assert done.stderr.splitlines()[-1].endswith('must do so below `if __name__ == "__main__":`')
