@@ -13,6 +13,7 @@ from dovetail.cosim.benches.axi import Responder, store_beat, within
 from dovetail.isa.config.memory import DramTiming, SdramTiming
 from dovetail.isa.timing.dma import ADDRESS
 from dovetail.isa.timing.memories.dram import Dram
+from dovetail.isa.timing.memories.models import model_of
 from dovetail.isa.timing.memories.sdram import Sdram
 from dovetail.isa.timing.sequencer import CHECK, FIRST_ACTION
 
@@ -58,8 +59,7 @@ class ModelledMemory:
 
     def restart(self) -> None:
         """The next address is the first one of a run."""
-        timing = self._timing
-        self._rule = Sdram.of(timing, self._size) if isinstance(timing, SdramTiming) else Dram(timing, self._size)
+        self._rule = model_of(self._timing, self._size)
         self._cycle: int | None = None  # of the run
         self._beats: deque[tuple[int, bool]] = deque()  # of reads: when, and whether the last one
         self._answers: deque[int] = deque()  # of writes

@@ -17,10 +17,9 @@ from dovetail.cosim.rtl.memory_numbers import HEADERS
 from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.cplusplus import load
 from dovetail.isa.config.memory import PLACES, DramTiming, Memory, SdramTiming, memory_of
-from dovetail.isa.timing.memories.dram import Dram
 from dovetail.isa.timing.memories.interface import Beat
-from dovetail.isa.timing.memories.models import numbers_of
-from dovetail.isa.timing.memories.sdram import Sdram
+from dovetail.isa.timing.memories.interface import Memory as Model
+from dovetail.isa.timing.memories.models import model_of, numbers_of
 
 BUS = 16
 """Bytes."""
@@ -112,7 +111,7 @@ def compiled_library() -> ctypes.CDLL:
     return found
 
 
-def played(rule: Sdram | Dram | Compiled, bursts: list[Burst]) -> dict[int, list[tuple[int, bool]]]:
+def played(rule: Model | Compiled, bursts: list[Burst]) -> dict[int, list[tuple[int, bool]]]:
     """The handshakes by a rule, which does not say when an address is taken where so many are held."""
     ways = [[b for b in bursts if b.write == w] for w in (0, 1)]
     found: dict[int, list[tuple[int, bool]]] = {what: [] for what in (AR, R, AW, B)}
@@ -214,7 +213,7 @@ def test_every_beat_and_answer(memory: dict[str, object] | str, slow: bool) -> N
     for seed in range(3):
         bursts = bursts_of(190311 + seed, 90, slow=slow)
         found = simulated(timing, bursts)
-        rule = Sdram.of(timing, BUS) if isinstance(timing, SdramTiming) else Dram(timing, BUS)
+        rule = model_of(timing, BUS)
         expected = played(rule, bursts)
         ends = played(Compiled(timing), bursts)
         for what in (AR, AW, R, B):
