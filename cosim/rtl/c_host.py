@@ -5,7 +5,6 @@ An application gets its hardware from ``dovetail_host_open`` (see ``dovetail_hos
 """
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from importlib.resources import files
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from dovetail.cosim.rtl.block import driver
 from dovetail.cosim.rtl.rtl_engine import accelerator_library
-from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
+from dovetail.isa.common.cplusplus import ToolError, run_tool, tool_failure
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.memories.models import numbers_of
 from dovetail.sw.export.driver_files import driver_files
@@ -71,10 +70,9 @@ def c_program(
         command += [name for name in sorted(texts) if name.endswith(".c")]
         command += ["-o", str(output.resolve()), "-L", str(library.parent.resolve()), f"-l:{library.name}", "-lm"]
         command += ["-Wl,-rpath,$ORIGIN"]
-        done = subprocess.run(command, cwd=folder, text=True, errors="replace", capture_output=True)
+        done = run_tool(command, Path(folder))
     if done.returncode:
-        tail = "\n".join(done.stderr.splitlines()[-LOG_LINES:])
-        raise ToolError(f"{Path(command[0]).name} failed with exit code {done.returncode}\n{tail}")
+        raise tool_failure(command, done)
     return output
 
 

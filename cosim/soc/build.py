@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from dovetail.hw.soc.design import PERIPHERAL, REGISTERS
 from dovetail.hw.soc.peripheral import Register
-from dovetail.isa.common.cplusplus import LOG_LINES, ToolError
+from dovetail.isa.common.cplusplus import ToolError, run_tool, tool_failure
 
 HOST_BYTES = 16 << 20
 """Of memory, from address 0 on, for the program, its variables and its stack."""
@@ -80,21 +79,14 @@ def compile_program(sources: Mapping[str, str], defines: Sequence[str], cache: P
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts.items():
             (Path(folder) / name).write_text(text)
-        command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *(f"-D{define}" for define in defines), "-I."]
+        command = ["zig", "cc", *FLAGS, *(f"-D{define}" for define in defines), "-I."]
         command += sorted(name for name in texts if name.endswith((".c", ".S")))
-        command += ["-T", LINKER, "-static", "-Wl,--gc-sections"]
+        command += ["-T", LINKER, "-static", "-Wl,--gc-sections", "-o", "program.elf"]
         keep = {f"ZIG_{which}_CACHE_DIR": str(Path(cache).absolute() / "zig") for which in ("GLOBAL", "LOCAL")}
-        done = subprocess.run(
-            [*command, "-o", "program.elf"],
-            cwd=folder,
-            env={**os.environ, **keep},
-            text=True,
-            errors="replace",
-            capture_output=True,
-        )
+        python = [sys.executable, "-m", "ziglang"]
+        done = run_tool([*python, *command[1:]], Path(folder), environment={**os.environ, **keep})
         if done.returncode:
-            tail = "\n".join(done.stderr.splitlines()[-LOG_LINES:])
-            raise ToolError(f"zig cc failed with exit code {done.returncode}\n{tail}")
+            raise tool_failure(command, done)
         return loaded_parts((Path(folder) / "program.elf").read_bytes())
 
 

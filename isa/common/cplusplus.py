@@ -25,9 +25,11 @@ def run_tool(
     *,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool in ``folder``, in this ``environment`` instead of this process's; ``before`` is called in the new
-    process. What it says on either stream is in ``stdout``."""
+    process. What it says on either stream is in ``stdout``. Raises subprocess.TimeoutExpired after so many ``seconds``.
+    """
     return subprocess.run(
         command,
         cwd=folder,
@@ -38,14 +40,17 @@ def run_tool(
         stderr=subprocess.STDOUT,
         env=environment,
         preexec_fn=before,
+        timeout=seconds,
     )
 
 
-def tool_failure(command: Sequence[str], done: subprocess.CompletedProcess[str], log: Path) -> ToolError:
-    """The error of a tool that has failed. Its output goes to ``log``."""
-    log.write_text(" ".join(command) + "\n" + done.stdout)
+def tool_failure(command: Sequence[str], done: subprocess.CompletedProcess[str], log: Path | None = None) -> ToolError:
+    """The error of a tool that has failed. Its output goes to ``log``, if there is one."""
+    if log:
+        log.write_text(" ".join(command) + "\n" + done.stdout)
     tail = "\n".join(done.stdout.splitlines()[-LOG_LINES:])
-    return ToolError(f"{Path(command[0]).name} failed with exit code {done.returncode}; log: {log}\n{tail}")
+    place = f"; log: {log}" if log else ""
+    return ToolError(f"{Path(command[0]).name} failed with exit code {done.returncode}{place}\n{tail}")
 
 
 def compiler() -> str:

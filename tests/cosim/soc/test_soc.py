@@ -169,7 +169,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @needs_soc
 def test_sources_that_do_not_compile(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match=r"(?s)zig cc failed with exit code 1\n.*no_such"):
+    with pytest.raises(ToolError, match=r"(?s)zig failed with exit code 1\n.*no_such"):
         compile_program({"soc.h": soc_header({}), "main.c": "int main(void) { return no_such; }"}, (), tmp_path)
 
 
