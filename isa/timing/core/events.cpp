@@ -47,17 +47,6 @@ struct System {
     i64 reaction, started, written, seen;  // cycles of the host
 };
 
-// When each of the latest things of an endless row happened.
-class Latest {
-public:
-    i64& operator[](i64 n) { return cycles[u64(n) % SIZE]; }
-    i64 operator[](i64 n) const { return cycles[u64(n) % SIZE]; }
-
-private:
-    static constexpr u64 SIZE = 64;  // more than any number of bursts in flight
-    i64 cycles[SIZE];
-};
-
 // The bursts of a transfer.
 class Bursts {
 public:
@@ -110,11 +99,10 @@ struct Port {
     Run* run = nullptr;
     Element* element = nullptr;  // that transfers; none if it rests
     i64 verified = 0, accepted = LONG_AGO;  // the transfer; the latest address
-    i64 presents = is.never;  // the next address, if it is known when
     bool held = false;  // the latest address has not left the accelerator's side
     Bursts bursts;
     i64 issued = 0, answered = 0;  // bursts of the transfer
-    Latest ends;
+    Latest<i64> ends;
     Burst burst;  // the latest one
 };
 
@@ -122,31 +110,32 @@ struct Port {
 struct Line {
     bool write;
     std::vector<Port> ports;
-    std::vector<i64> free, asks;  // per port: from when on its slice takes an address, and asks for a grant
+    std::vector<i64> begins;  // per port: when it presents the first address of a transfer, which may have a fault
+    std::vector<i64> free, asks;  // from when on its slice takes an address, and asks for a grant
     i64 output = 0, latest;  // from when on there may be a grant; who had the latest
     bool offers = false;  // memory sees `burst` from `since` on
     i64 since;
     Port* owner;
     Burst burst;
-    std::deque<Port*> answers;  // whose bursts wait for the last answer, in the order of acceptance
     i64 places, accepted = 0, answered = 0;  // bursts that memory holds at most, 0 for any number; so far
-    Latest ends;
+    Latest<Port*, 256> owners;               // of the bursts: of 16 accelerators each may have 16 in flight
+    Latest<i64> ends;
     std::deque<Burst> waiting;  // writes without data, as those before them have the way
     bool flows = false;  // data of a write
     i64 taken = LONG_AGO;  // the latest beat of a write
 
-    // What happens next.
-    enum { PRESENT, GRANT, TAKE } what;
+    // What happens next. The rest follows: a burst is put on its way as soon as its cycles are known.
+    enum { BEGIN, GRANT, TAKE } what;
     i64 when = is.never;
-    Port* who;
+    size_t who;
     bool changed = true;
 
     void look() {
         if (!changed) return;
         changed = false;
         when = is.never;
-        for (Port& port : ports)
-            if (port.presents < when) when = port.presents, what = PRESENT, who = &port;
+        for (size_t n = 0; n < begins.size(); ++n)
+            if (begins[n] < when) when = begins[n], what = BEGIN, who = n;
         if (output < is.never)
             for (i64 asked : asks)
                 if (asked < is.never && std::max(output, asked) <= when) when = std::max(output, asked), what = GRANT;
@@ -171,6 +160,7 @@ public:
             line.places = memory->places();
             line.free.assign(system.accelerators, 0);
             line.asks.assign(system.accelerators, is.never);
+            line.begins.assign(system.accelerators, is.never);
             for (i64 n = 0; n < system.accelerators; ++n) {
                 Port port;
                 port.number = n, port.outstanding = system.outstanding[n], port.bytes = system.bus_bytes[n];
@@ -195,9 +185,10 @@ public:
             Line& line = lines[lines[1].when < lines[0].when];
             const i64 call = host(), due = std::min(line.when, call), decision = memory->next;
             if (std::min(due, decision) >= is.never) break;
-            if (decision <= due) memory->serve(due), drain();
+            if (decision <= due) memory->serve(due);
             else if (call <= line.when) act();
             else carry_out(line);
+            drain();
         }
         for (auto& run : runs)
             if (!run->ended) run->player.finish();
@@ -207,6 +198,7 @@ private:
     System& system;
     const i64 way;  // cycles of a beat or a response through the interconnect
     std::unique_ptr<Memory> memory;
+    std::vector<memories::Report> reports;  // the latest of memory
     Line lines[2];  // reads, writes
     std::vector<std::unique_ptr<Run>> runs;
     // of the host
@@ -315,42 +307,40 @@ private:
     // When a port presents its next address, if what that waits for is known.
     void schedule(Line& line, Port& port) {
         if (port.held || !port.bursts.more || port.issued - port.answered >= port.outstanding) return;
-        port.presents = std::max({port.verified, port.accepted}) + is.address;
-        if (port.issued >= port.outstanding)
-            port.presents = std::max(port.presents, port.ends[port.issued - port.outstanding] + is.place);
-        port.presents = std::max(port.presents, line.free[port.number]);
+        i64 cycle = std::max({port.verified + is.address, port.accepted + is.address, line.free[port.number]});
+        if (port.issued >= port.outstanding) cycle = std::max(cycle, port.ends[port.issued - port.outstanding] + is.place);
+        if (port.issued) return present(line, port, cycle);
+        line.begins[port.number] = cycle;
         line.changed = true;
     }
 
     void carry_out(Line& line) {
         line.changed = true;
         switch (line.what) {
-            case Line::PRESENT: return present(line, *line.who);
+            case Line::BEGIN: return begin(line, line.ports[line.who]);
             case Line::GRANT: return grant(line);
             case Line::TAKE: return take(line, line.when);
         }
     }
 
-    void present(Line& line, Port& port) {
-        const i64 cycle = port.presents;
-        port.presents = is.never;
-        if (!port.issued && !works(port)) {
-            port.element = nullptr, port.bursts.more = false;
-            return;
-        }
+    void begin(Line& line, Port& port) {
+        i64& begins = line.begins[port.number];
+        const i64 cycle = begins;
+        begins = is.never;
+        if (works(port)) return present(line, port, cycle);
+        port.element = nullptr, port.bursts.more = false;
+    }
+
+    void present(Line& line, Port& port, i64 cycle) {
         i64 address;
         const i64 beats = port.bursts.take(address);
         port.burst = {line.write, port.number, u64(address), beats, port.bytes, 0, port.verified + is.write_first + way};
         ++port.issued;
         port.held = true;
-        if (system.joined) {
-            port.accepted = cycle;
-            line.asks[port.number] = cycle + is.slice;
-            line.free[port.number] = is.never;
-        } else {
-            offer(line, port, cycle);
-            if (line.room() == cycle) take(line, cycle);
-        }
+        if (!system.joined) return offer(line, port, cycle);
+        port.accepted = cycle;
+        line.asks[port.number] = cycle + is.slice;
+        line.changed = true;
     }
 
     // Whether an accelerator has come to a transfer without a fault. All that happens before its first address is known.
@@ -364,6 +354,7 @@ private:
     void offer(Line& line, Port& port, i64 cycle) {
         line.offers = true, line.since = cycle;
         line.owner = &port, line.burst = port.burst;
+        if (line.room() < is.never) take(line, line.room());
     }
 
     void grant(Line& line) {
@@ -385,8 +376,7 @@ private:
         line.output = cycle;
         Burst& burst = line.burst;
         burst.accepted = cycle;
-        line.answers.push_back(line.owner);
-        ++line.accepted;
+        line.owners[line.accepted++] = line.owner;
         if (line.write) {
             burst.data = std::max(burst.data, burst.accepted + is.turn + way);
             line.waiting.push_back(burst);
@@ -394,12 +384,10 @@ private:
         } else {
             memory->take(burst);
         }
-        if (!system.joined) {
-            Port& port = *line.owner;
-            port.accepted = cycle, port.held = false;
-            schedule(line, port);
-        }
-        drain();
+        if (system.joined) return;
+        Port& port = *line.owner;
+        port.accepted = cycle, port.held = false;
+        schedule(line, port);
     }
 
     // The data of the next write are on their way, if nobody else's are.
@@ -415,21 +403,22 @@ private:
 
     // Takes note of what memory reports.
     void drain() {
-        for (size_t n = 0; n < memory->reports.size(); ++n) {
-            const auto [kind, cycle] = memory->reports[n];
-            Line& line = lines[kind != memories::R];
-            if (kind == memories::W) {
-                line.flows = false, line.taken = cycle;
-                data();
-            } else {
-                Port& port = *line.answers.front();
-                line.answers.pop_front();
-                line.ends[line.answered++] = cycle;
-                line.changed = true;
-                answered(line, port, cycle + way);
+        while (!memory->reports.empty()) {
+            reports.swap(memory->reports);
+            for (const auto [kind, cycle] : reports) {
+                Line& line = lines[kind != memories::R];
+                if (kind == memories::W) {
+                    line.flows = false, line.taken = cycle;
+                    data();
+                } else {
+                    Port& port = *line.owners[line.answered];
+                    line.ends[line.answered++] = cycle;
+                    if (line.offers) line.changed = true;
+                    answered(line, port, cycle + way);
+                }
             }
+            reports.clear();
         }
-        memory->reports.clear();
     }
 
     // A port sees the last answer to its oldest burst.

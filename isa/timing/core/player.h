@@ -9,6 +9,17 @@ struct Shape {
     i64 address, rows, planes, row_step, plane_step, length;
 };
 
+// The latest things of an endless row: by their numbers there. More of them than bursts of a port in flight, or places of
+// a queue.
+template <class T, u64 SIZE = 64> class Latest {
+public:
+    T& operator[](i64 n) { return things[u64(n) % SIZE]; }
+    const T& operator[](i64 n) const { return things[u64(n) % SIZE]; }
+
+private:
+    T things[SIZE];
+};
+
 // Times are cycles of the run.
 class Player {
 public:
@@ -43,7 +54,7 @@ public:
     bool is_done() {
         if (step != OVER || job.stopped) return false;
         for (const Queue& queue : queues)
-            if (queue.busy || queue.popped < queue.entries.size()) return false;
+            if (queue.busy || queue.popped < queue.pushed) return false;
         faults.check(is.never);
         return !job.fault;
     }
@@ -63,8 +74,8 @@ private:
         i64 other, target;
     };
     struct Queue {
-        std::vector<Entry> entries;
-        size_t popped = 0;
+        Latest<Entry> entries;
+        i64 pushed = 0, popped = 0;
         i64 free = 0, operations = 0;  // the first cycle in which the unit takes what is next; what was dispatched
         bool busy = false;  // until nobody knows when, or for ever
         std::vector<i64> done;  // the cycles in which completions show
@@ -145,20 +156,20 @@ private:
     }
 
     // Whether it is known when there is a place.
-    bool room(int unit) const { return queues[unit].entries.size() - queues[unit].popped < size_t(is.queue_depth); }
+    bool room(int unit) const { return queues[unit].pushed - queues[unit].popped < is.queue_depth; }
 
     void push(int unit, Entry entry) {
-        auto& entries = queues[unit].entries;
-        const i64 full = i64(entries.size()) - is.queue_depth;
-        entry.dispatched = now = std::max(now, full < 0 ? -1 : entries[full].pop) + 1;
-        entries.push_back(entry);
+        Queue& queue = queues[unit];
+        const i64 full = queue.pushed - is.queue_depth;
+        entry.dispatched = now = std::max(now, full < 0 ? -1 : queue.entries[full].pop) + 1;
+        queue.entries[queue.pushed++] = entry;
     }
 
     // What leaves a queue; whether anything did.
     bool pop(int unit) {
         Queue& queue = queues[unit];
-        const size_t before = queue.popped;
-        for (; !queue.busy && queue.popped < queue.entries.size(); ++queue.popped) {
+        const i64 before = queue.popped;
+        for (; !queue.busy && queue.popped < queue.pushed; ++queue.popped) {
             Entry& entry = queue.entries[queue.popped];
             i64 time = std::max(queue.free, entry.dispatched + 1);
             if (entry.word >= 0) words[entry.word].head = time;

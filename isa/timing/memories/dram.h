@@ -3,7 +3,6 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 #include <vector>
 
@@ -49,7 +48,7 @@ public:
         const i64 blocks = i64(((end - 1) >> block_shift) - base + 1);
         const i64 arrival = over((taken + 1) * ticks, cycles) + p.front;
         side.open[side.last++ % HELD] = {burst.write, size, arrival, burst.beats, blocks, 0, start, base};
-        plan();
+        if (queue.empty()) plan();
     }
 
     void serve(i64 before) override {
@@ -62,8 +61,8 @@ public:
 private:
     static constexpr u64 HELD = 32;  // more than the bursts that are held
 
-    // A burst that is not answered. ``left``: its blocks that were not chosen. ``end``: the cycle of its response, or the
-    // one behind its last beat, as far as the blocks that were chosen go.
+    // A burst that is not answered. ``left``: its blocks that were not chosen. ``end``: when its response comes, or what is
+    // behind its last beat, as far as the blocks that were chosen go; of it ``ticks`` are a cycle.
     struct Open {
         bool write;
         int size;  // bits of a byte's place in a beat
@@ -106,7 +105,7 @@ private:
     size_t oldest = 0;
     i64 refresh;
     Side sides[2];
-    std::deque<Run> queue;  // of the bursts that have arrived, at least the oldest one
+    std::vector<Run> queue;  // of the bursts that have arrived, at least the oldest one
     i64 legal[2] = {0, 0}, activates[4] = {LONG_AGO, LONG_AGO, LONG_AGO, LONG_AGO};
     int latest = 3;  // of `activates`
     i64 tick = NEVER, chosen = -1, passed = 0;  // of the next choice, of the latest one
@@ -140,7 +139,7 @@ private:
     void choose(i64 now) {
         if (queue.empty()) arrive();
         if (refresh <= now) refreshes(now);
-        Run& run = queue.front();
+        const Run run = queue.front();
         const Place at = place(*run.burst, run.first);
         const i64 row = banks[size_t(at.bank)].row;
         if (row != at.row) {
@@ -251,13 +250,13 @@ private:
     void note(Open& burst, i64 part, i64 tick) const {
         const u64 past = (burst.base + u64(part)) << block_shift;
         const i64 more = burst.write ? 0 : burst.beats - (part ? i64((past - burst.start) >> burst.size) : 0);
-        if (tick * cycles > (burst.end - more) * ticks) burst.end = over(tick * cycles, ticks) + more;
+        later(burst.end, tick * cycles + more * ticks);
     }
 
     // The oldest burst of a direction ends.
     void answer(Side& side) {
         const Open& burst = side.open[side.first++ % HELD];
-        const i64 cycle = std::max(burst.write ? side.next : side.next + burst.beats, burst.end);
+        const i64 cycle = std::max(burst.write ? side.next : side.next + burst.beats, over(burst.end, ticks));
         side.next = burst.write ? cycle + 1 : cycle;
         reports.push_back(burst.write ? Report{B, cycle} : Report{R, cycle - 1});
     }
