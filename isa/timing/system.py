@@ -58,7 +58,8 @@ def time_system(
         system.memory_bytes if memory_bytes is None else memory_bytes,
         broken,
     )
-    return dict(zip(programs, filter(None, found.timelines), strict=True))
+    timelines = (line for line in found.timelines if line is not None)  # one of no operations is there, too
+    return dict(zip(programs, timelines, strict=True))
 
 
 @dataclass(frozen=True)
