@@ -99,6 +99,7 @@ class _Planner:
         self.clamps: dict[str, str] = {}
         self.results: dict[str, str] = {}
         self.integer: set[str] = set()
+        self.picked = {node.output[0] for node in graph.nodes if node.name not in kept and picks_rows(graph, node)}
 
     def plan(self) -> Plan:
         self._fuse_clamps()
@@ -106,6 +107,8 @@ class _Planner:
         neutral = [node for node in self.graph.nodes if self._is_neutral(node)]
         for node in neutral:
             self._share(node)
+        for node in self.graph.nodes:
+            self._share_update(node)
         for node in self.graph.nodes:
             if self._is_strong(node):
                 self._mark(node)
@@ -187,11 +190,29 @@ class _Planner:
     def _share(self, node: onnx.NodeProto) -> None:
         outputs = [self._result_of(name) for name in node.output if self.graph.is_activation(name)]
         names = [*self.graph.activations(node), *outputs]
+        self._unite(names)
+
+    def _unite(self, names: list[str]) -> None:
         first = self._find(names[0])
         for name in names[1:]:
             other = self._find(name)
             if other != first:
                 self.parents[other] = first
+
+    def _share_update(self, node: onnx.NodeProto) -> None:
+        """A cache that comes in and leaves with some rows replaced, ``cache * keep + new * (1 - keep)``: all but the
+        masks share one quantisation. So a row is rounded once, and not again in every run."""
+        if node.op_type != "Add" or node.output[0] not in self.graph.outputs:
+            return
+        shape = self.graph.shape(node.output[0])
+        caches = {value.name for value in self.graph.inputs if value.shape == shape}
+        products = [self.graph.producers.get(name) for name in node.input]
+        ends = [each.input for each in products if each is not None and each.op_type == "Mul"]
+        for (one, other), new in zip(ends, reversed(ends), strict=True) if len(ends) == 2 else ():
+            cache, keep = (one, other) if one in caches else (other, one)
+            rows = [name for name in new if self.graph.shape(name) != self.graph.shape(keep)]
+            if cache in caches and cache not in new and len(rows) == 1:
+                self._unite([cache, *node.input, *rows, node.output[0]])
 
     def _touch(self, names: Iterable[str]) -> None:
         self.touched |= {self._find(name) for name in names}
@@ -267,8 +288,10 @@ class _Planner:
             if self._available(source):
                 self.integer.add(node.name)
                 self._touch([source] if name in self.inside else [source, name])
-        elif self._is_binary(node) and all(self._available(operand) for operand in self.graph.activations(node)):
-            self._mark(node)
+        elif self._is_binary(node):
+            computed = [operand for operand in self.graph.activations(node) if self._find(operand) not in self.picked]
+            if computed and all(self._available(operand) for operand in computed):
+                self._mark(node)
 
     def _available(self, name: str) -> bool:
         """Whether an operand is quantised already, or is an input of the network, which can be."""
@@ -337,6 +360,12 @@ def _next(graph: FloatGraph, name: str) -> str:
     """Name of the only reader of a tensor, "" if there are others."""
     users = graph.consumers.get(name, [])
     return users[0].name if len(users) == 1 else ""
+
+
+def picks_rows(graph: FloatGraph, node: onnx.NodeProto) -> bool:
+    """Whether a node picks rows of a constant table: a position's rotation, a word's embedding. The host picks them in
+    float; where they meet integers, they are quantised as inputs are."""
+    return node.op_type == "Gather" and graph.is_constant(node.input[0]) and graph.is_activation(node.output[0])
 
 
 def has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:

@@ -18,7 +18,7 @@ from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, weights
-from dovetail.sw.quantise.plan import Plan, plan
+from dovetail.sw.quantise.plan import Plan, picks_rows, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
 
 Scales = Mapping[str, NDArray[np.float32]]
@@ -84,8 +84,11 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     """Quantisation of each activation and constant operand."""
     shared: dict[str, Range] = {}
     for name, representative in chosen.tensors.items():
-        softmax = name in graph.producers and graph.producers[name].op_type == "Softmax"
-        seen = _of_softmax(ranges[name]) if softmax else ranges[name]
+        producer, seen = graph.producers.get(name), ranges[name]
+        if producer is not None and producer.op_type == "Softmax":
+            seen = _of_softmax(seen)
+        elif producer is not None and picks_rows(graph, producer):  # of all rows, not only of those that were seen
+            seen = _of_constant(_constant(graph, producer.input[0]))
         shared[representative] = seen.join(shared.get(representative, seen))
     pools = [node for node in graph.nodes if node.op_type == "AveragePool"]
     averaged = {chosen.tensors.get(name) for node in pools for name in (*node.input, *node.output)}
@@ -94,9 +97,12 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
         for name, representative in chosen.tensors.items()
     }
     for name in chosen.operands:
-        values = _constant(graph, name)
-        levels[name] = activation(scheme, Range(float(values.min()), float(values.max())))
+        levels[name] = activation(scheme, _of_constant(_constant(graph, name)))
     return levels if scheme.activations == "power-of-two" else make_exact(graph, chosen, levels)
+
+
+def _of_constant(values: Array) -> Range:
+    return Range(float(values.min()), float(values.max()))
 
 
 def _of_softmax(seen: Range) -> Range:
