@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -108,38 +108,46 @@ class SystemNetwork:
 
     @property
     def steady_gain(self) -> float | None:
-        """How many times the rate of the fastest accelerator alone, while all accelerators are busy with inferences of
-        their own; None if inferences are shared, or none can compute all."""
+        """How many times the rate of the fastest accelerator alone, while all accelerators are busy; None if inferences
+        are shared, or none can compute all."""
         found = [cycles for cycles in self.alone.values() if cycles]
-        return min(found) / self.interval if found and self._is_apart else None
+        return min(found) / self.interval if found and not self._is_shared else None
 
     @property
-    def _is_apart(self) -> bool:
-        """Whether each inference is a job of its own."""
-        return not any(task.share for task in self.plan.tasks) and len(self.plan.tasks) == self.inferences
+    def _is_shared(self) -> bool:
+        """Whether several accelerators compute the same nodes of an inference."""
+        return any(task.share for task in self.plan.tasks)
 
     @property
     def interval(self) -> float:
-        """Cycles from one result to the next while all accelerators are busy with inferences of their own; those of an
-        inference where they are shared."""
-        if self.inferences == 1 or not self._is_apart:
+        """Cycles from one result to the next while all accelerators are busy; those of an inference where accelerators
+        share it. Of an inference that goes through several accelerators each does the part that its cycles are of all
+        cycles of the inference."""
+        if self.inferences == 1 or self._is_shared:
             return self.times.cycles / self.inferences
-        spans: dict[str, tuple[int, int, int]] = {}  # count, first cycle, the one behind the last
-        for task, origin, end in zip(self.plan.tasks, self.times.origins, self.times.ends, strict=True):
+        took = [line.cycles if line else 0 for line in self.times.timelines]
+        each = [0] * self.inferences
+        for task, cycles in zip(self.plan.tasks, took, strict=True):
+            each[task.inference] += cycles
+        spans: dict[str, tuple[float, int, int]] = {}  # inferences, first cycle, the one behind the last
+        for number, task in enumerate(self.plan.tasks):
+            origin, end = self.times.origins[number], self.times.ends[number]
             assert origin is not None and end is not None
-            count, first, _ = spans.get(task.job.accelerator, (0, origin, 0))
-            spans[task.job.accelerator] = count + 1, first, end
+            count, first, _ = spans.get(task.job.accelerator, (0.0, origin, 0))
+            spans[task.job.accelerator] = count + took[number] / each[task.inference], first, end
         return 1 / sum(count / (end - first) for count, first, end in spans.values())
 
     def simpler(self) -> dict[str, int]:
-        """Cycles of plans that do less, by what they do: layers shared one by one, and shares of equal size if
-        accelerators differ. None for a plan of whole inferences."""
-        if self.mode != MODES[0] or len(self.system.accelerators) == 1:
-            return {}
-        ways: dict[str, dict[str, Any]] = {"each layer shared by itself": {"longest": 1}}
-        if len({part.config for part in self.system.accelerators}) > 1:
-            ways["shares of equal size"] = {"even": True}
-        plans = {name: latency_plan(self.system, self.graph, self.options, **way) for name, way in ways.items()}
+        """Cycles of plans that do less, by what they do. Of one inference: layers shared one by one, and shares of
+        equal size if accelerators differ; of many that go from one accelerator to another: each stays on one."""
+        plans = dict[str, Plan]()
+        if self.mode == MODES[0] and len(self.system.accelerators) > 1:
+            plans["each layer shared by itself"] = latency_plan(self.system, self.graph, self.options, longest=1)
+            if len({part.config for part in self.system.accelerators}) > 1:
+                plans["shares of equal size"] = latency_plan(self.system, self.graph, self.options, even=True)
+        elif len(self.plan.tasks) > self.inferences and any(self.alone.values()):
+            whole = throughput_plan(self.system, self.graph, self.options, self.inferences, legs=False)
+            plans["each inference on one accelerator"] = whole
         return {
             name: time_jobs(self.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
             for name, plan in plans.items()

@@ -61,13 +61,16 @@ class Plan:
 
 
 class Layout:
-    """System memory of a plan: tensors that programs share, by inference, then what programs have of their own.
+    """System memory of a plan: tensors that programs share, then what programs have of their own.
+
+    ``slots``: for each inference the number of the place of its tensors between programs; those of a place are in
+    memory once. The network's inputs, outputs and variables are there for every inference.
 
     Programs are compiled as if tensors lay where those of the first inference lie, and what is their own from ``start``
     on; then they are moved to their places.
     """
 
-    def __init__(self, graph: ir.Graph, shares: Iterable[Share], inferences: int = 1) -> None:
+    def __init__(self, graph: ir.Graph, shares: Iterable[Share], slots: Sequence[int] = (0,)) -> None:
         self.graph = graph
         self.roots = {name: name for name in graph.tensors}
         for node in graph.nodes:
@@ -75,15 +78,20 @@ class Layout:
                 self.roots[node.outputs[0]] = self.roots[node.inputs[0]]
         regions = [region for share in shares for region in (*share.reads.values(), *share.writes.values())]
         names = dict.fromkeys([*graph.given, *graph.wanted, *(region.tensor.name for region in regions)])
-        own = dict.fromkeys(self.roots[name] for name in names)
+        ports = dict.fromkeys(self.roots[name] for name in (*graph.given, *graph.wanted))
+        between = [root for root in dict.fromkeys(self.roots[name] for name in names) if root not in ports]
         self.end = 0
+        shared = [self._places(between) for _ in range(max(slots) + 1)]
         self.where: tuple[dict[str, int], ...] = ()
-        for _ in range(inferences):
-            places = {root: self.take(graph.tensors[root].bytes) for root in own}
+        for slot in slots:
+            places = shared[slot] | self._places(ports)
             self.where = (*self.where, places | {name: places[self.roots[name]] for name in names})
         self.start = self.end
         self.contents: list[tuple[int, NDArray[np.uint8]]] = []
         self._known: dict[bytes, int] = {}
+
+    def _places(self, roots: Iterable[str]) -> dict[str, int]:
+        return {root: self.take(self.graph.tensors[root].bytes) for root in roots}
 
     def put(self, content: NDArray[np.uint8], *, once: bool = False) -> int:
         """Place bytes; with ``once`` those that are there already are not placed again. Returns their address."""
@@ -113,13 +121,11 @@ class Layout:
         moves = [(self.start, code.constants_bytes, self.put(constants, once=True))]
         tensors = self.take(self.own_bytes(code)) if own is None else own
         moves.append((code.constants_bytes, code.stream_offset, tensors))
-        size = self.graph.tensors
-        moves += [
-            (first, first + memory.align(size[name].bytes), self.where[inference][name])
-            for name, first in (self.where[0] if inference else {}).items()
-        ]
+        for name in set(self.roots.values()) & self.where[0].keys() if inference else ():
+            first = self.where[0][name]
+            moves.append((first, first + memory.align(self.graph.tensors[name].bytes), self.where[inference][name]))
         words = moved(np.array(segment.words, np.uint64), moves)
-        return words, self.put(words.view(np.uint8))
+        return words, self.put(words.view(np.uint8), once=True)
 
     @staticmethod
     def own_bytes(code: Code) -> int:

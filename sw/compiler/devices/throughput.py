@@ -1,24 +1,28 @@
-"""The plan that makes many inferences fast: each runs on one accelerator, as soon as one is free.
+"""The plan that makes many inferences fast: each goes from accelerator to accelerator, or stays on one.
+
+Inferences that stay on one accelerator each are one way. Where accelerators differ, another one is that each computes
+what suits it: inferences take routes of several legs, and while one inference is on its second leg, the next one is on
+its first. The way is taken that takes fewer cycles on the whole system.
 
 Accelerators of equal configurations that begin at once ask for memory at the same moments. So the plan lets them begin
-one after the other; by how many cycles is tried out on the whole system.
+one after the other; by how many cycles is tried out. Where they still wait for one another, programs are tried that
+were compiled for a slower memory: they load less at a time, and less in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from operator import itemgetter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import Job
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.compile import Code
-from dovetail.sw.compiler.devices.pieces import check_layers, compiled, targets_of
+from dovetail.sw.compiler.devices.pieces import Prices, check_layers, compiled, targets_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
-from dovetail.sw.compiler.devices.shares import WHOLE, Share, share_of
+from dovetail.sw.compiler.devices.routes import Leg, Routes
+from dovetail.sw.compiler.devices.timetable import Timetable, Visit, dealt
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -26,88 +30,181 @@ from dovetail.sw.network import ir
 LATER = (0, 64, 32, 16, 8, 4)
 """By what part of an inference's cycles an accelerator begins later than the one before it, divided by their number;
 0: at once."""
+CLOSER = 4
+"""How often a better start is looked for between those, each time half as far away."""
+CROWDED = 1.01
+"""By how much inferences may take longer than without contention, before programs for a slower memory are tried."""
 
 
-def throughput_plan(system: System, graph: ir.Graph, options: Options, inferences: int) -> Plan:
-    """The plan of that many inferences of a graph.
+@dataclass(frozen=True)
+class Trial:
+    """A timetable and the programs of its legs, in memory as ``layout`` has it; its jobs, and how long they take.
+    ``later``: how many cycles after the one before it an accelerator begins; ``rivals``: see
+    :func:`~dovetail.sw.compiler.devices.pieces.targets_of`."""
+
+    table: Timetable
+    codes: Mapping[Leg, Code]
+    layout: Layout
+    rivals: int
+    jobs: tuple[Job, ...] = ()
+    cycles: int = 0
+    later: int = 0
+
+
+def throughput_plan(system: System, graph: ir.Graph, options: Options, inferences: int, *, legs: bool = True) -> Plan:
+    """The plan of that many inferences of a graph. ``legs``: inferences may go from accelerator to accelerator.
 
     Raises
     ------
-    CompileError: a layer that no accelerator can compute, no accelerator that can compute all of them, variables that
-        go from one inference to the next; memory that is too small.
+    CompileError: a layer that no accelerator can compute, variables that go from one inference to the next; memory that
+        is too small.
     """
     check_layers(system, graph, options)
     if graph.states and inferences > 1:
         raise CompileError("inferences must follow one another, as the network has variables: inferences must be 1")
-    share = share_of(graph, graph.nodes, WHOLE, {})
-    assert share
-    layout = Layout(graph, [share], inferences)
-    able = {name: code for name, code in _codes(system, share, layout, options).items() if code}
-    if not able:
-        raise CompileError("mode must be latency: no accelerator of the system can compute the whole network")
-    cycles = {name: _cycles(system, name, code) for name, code in able.items()}
-    own = {name: layout.take(Layout.own_bytes(code)) for name, code in able.items()}
-    nodes = tuple(node.name for node in graph.nodes if not isinstance(node, ir.Constant))
-    tasks = []
-    for inference, (name, earliest) in enumerate(_order(system, able, cycles, inferences)):
-        words, address = layout.program(able[name], inference=inference, own=own[name])
-        tasks.append(Task(Job(name, words, address, earliest=earliest), nodes, inference=inference))
-    return layout.plan(system, tasks)
-
-
-def _order(
-    system: System, codes: Mapping[str, Code], cycles: Mapping[str, int], inferences: int
-) -> list[tuple[str, int]]:
-    """The accelerator of each inference, and its earliest start, so that all take the fewest cycles. Slow ones get none
-    where memory has no room for them."""
-    best, least = list[tuple[str, int]](), None
-    names = sorted(codes, key=lambda name: cycles[name])
-    for count in range(len(names), 0, -1):
-        busy, jobs = dict.fromkeys(names[:count], 0), list[Job]()
-        for _ in range(inferences):
-            name = min(busy, key=lambda name: busy[name] + cycles[name])
-            busy[name] += cycles[name]
-            jobs.append(Job(name, codes[name].segments[0].words))
-        tried, took = _staggered(system, jobs, cycles[names[0]])
-        if least is not None and took >= least:
-            break
-        best, least = [(job.accelerator, job.earliest) for job in tried], took
-    return best
+    search = _Search(system, graph, options, inferences)
+    trials = search.whole()
+    if not trials or (legs and inferences > 1 and len(search.routes.members) > 1):
+        trials += search.in_legs()
+    trials.sort(key=lambda trial: trial.cycles)
+    if len(system.accelerators) > 1 and trials[0].cycles > CROWDED * trials[0].table.cycles:
+        trials = sorted([*trials, *map(search.frugal, trials)], key=lambda trial: trial.cycles)
+    refused = None
+    for trial in trials:
+        try:
+            return search.plan(search.closer(trial))
+        except CompileError as error:  # others may need less memory
+            refused = refused or error
+    assert refused
+    raise refused
 
 
 def alone(system: System, graph: ir.Graph, options: Options) -> dict[str, int | None]:
     """Cycles of one inference on each accelerator while the others rest, by name, with its start; None where an
     accelerator cannot compute all of it."""
-    share = share_of(graph, graph.nodes, WHOLE, {})
-    assert share
-    codes = _codes(system, share, Layout(graph, [share]), options)
-    return {name: None if code is None else _cycles(system, name, code) for name, code in codes.items()}
+    search = _Search(system, graph, options, 1)
+    codes = search.codes(search.all_legs, search.layout, 1)
+    cycles = {leg.kind: search.cycles(leg, code) for leg, code in codes.items()}
+    return {
+        part.name: cycles.get(next(kind for kind, own in enumerate(search.routes.members) if number in own))
+        for number, part in enumerate(system.accelerators)
+    }
 
 
-def _codes(system: System, share: Share, layout: Layout, options: Options) -> dict[str, Code | None]:
-    """A network's program for each accelerator, by name; None where it cannot compute all of it."""
-    codes: dict[Config, Code | None] = {}
-    for config in targets_of(system):
-        if config not in codes:
-            codes[config] = compiled(config, share, options, share.given(layout.where[0], layout.start))
-    return {part.name: codes[config] for part, config in zip(system.accelerators, targets_of(system), strict=True)}
+class _Search:
+    """What is tried for some inferences of a graph."""
 
+    def __init__(self, system: System, graph: ir.Graph, options: Options, inferences: int) -> None:
+        self.system, self.graph, self.options, self.inferences = system, graph, options, inferences
+        self.routes = Routes(system, graph, Prices(options), options.effort)
+        self.all_legs = [Leg(0, len(self.routes.nodes), kind) for kind in range(len(self.routes.members))]
+        share = self.routes.share(self.all_legs[0])
+        assert share
+        self.layout = Layout(graph, [share], (0,) * inferences)
+        """Of inferences that stay on one accelerator."""
 
-def _cycles(system: System, name: str, code: Code) -> int:
-    """Cycles of a program while the others rest."""
-    return time_jobs(system, [Job(name, code.segments[0].words)], memory_bytes=ADDRESS_SPACE).cycles
+    # --- programs ----------------------------------------------------------------------------------------------
 
+    def codes(self, legs: Iterable[Leg], layout: Layout, rivals: int) -> dict[Leg, Code]:
+        """The program of each leg, without those that its accelerators cannot compute."""
+        found = {}
+        for leg in legs:
+            share = self.routes.share(leg)
+            target = targets_of(self.system, rivals)[self.routes.members[leg.kind][0]]
+            code = share and compiled(target, share, self.options, share.given(layout.where[0], layout.start))
+            if code:
+                found[leg] = code
+        return found
 
-def _staggered(system: System, jobs: list[Job], cycles: int) -> tuple[list[Job], int]:
-    """The jobs with the starts that take the fewest cycles in all, and these."""
-    first = {job.accelerator: number for number, job in reversed(list(enumerate(jobs)))}
-    order = [first[part.name] for part in system.accelerators if part.name in first]
-    found = []
-    for divisor in LATER if len(order) > 1 else LATER[:1]:
-        later = cycles // (divisor * len(order)) if divisor else 0
-        tried = list(jobs)
-        for place, number in enumerate(order):
-            tried[number] = replace(jobs[number], earliest=later * place)
-        found.append((time_jobs(system, tried, memory_bytes=ADDRESS_SPACE).cycles, tried))
-    took, best = min(found, key=itemgetter(0))
-    return best, took
+    def cycles(self, leg: Leg, code: Code) -> int:
+        """Of a leg while the others rest, with its start."""
+        name = self.system.accelerators[self.routes.members[leg.kind][0]].name
+        return time_jobs(self.system, [Job(name, code.segments[0].words)], memory_bytes=ADDRESS_SPACE).cycles
+
+    # --- ways --------------------------------------------------------------------------------------------------
+
+    def whole(self) -> list[Trial]:
+        """Each inference on one accelerator, as soon as one is free. Slow accelerators get none where memory has no
+        room for them. Nothing if no accelerator can compute the whole network."""
+        codes = self.codes(self.all_legs, self.layout, 1)
+        cycles = {leg: self.cycles(leg, code) for leg, code in codes.items()}
+        able = sorted((cycles[leg], number, leg) for leg in codes for number in self.routes.members[leg.kind])
+        best: list[Trial] = []
+        for count in range(len(able), 0, -1):
+            busy, visits = {number: 0 for _, number, _ in able[:count]}, list[Visit]()
+            for inference in range(self.inferences):
+                took, number, leg = min(able[:count], key=lambda one: busy[one[1]] + one[0])
+                busy[number] += took
+                visits.append(Visit(inference, leg, number, ()))
+            table = Timetable(tuple(visits), (0,) * self.inferences, max(busy.values()))
+            tried = self.timed(Trial(table, codes, self.layout, 1))
+            if best and tried.cycles >= best[0].cycles:
+                break
+            best = [tried]
+        return best
+
+    def in_legs(self) -> list[Trial]:
+        """Inferences that go from accelerator to accelerator; nothing if none should."""
+        found = self.routes.find()
+        table = dealt(found, self.inferences, self.routes.members, self.routes.cycles)
+        if all(len(self.routes.nodes) == visit.leg.last - visit.leg.first for visit in table.visits):
+            return []
+        return [self.timed(self._placed(table, 1))]
+
+    def frugal(self, trial: Trial) -> Trial:
+        """The same with programs for a memory that is slower by the number of accelerators."""
+        rivals = len(self.system.accelerators)
+        return self.timed(self._placed(trial.table, rivals))
+
+    def _placed(self, table: Timetable, rivals: int) -> Trial:
+        legs = dict.fromkeys(visit.leg for visit in table.visits)
+        shares = [share for leg in legs if (share := self.routes.share(leg))]
+        layout = Layout(self.graph, shares, table.slots)
+        codes = self.codes(legs, layout, rivals)
+        assert len(codes) == len(legs), "each had a price"
+        return Trial(table, codes, layout, rivals)
+
+    # --- starts ------------------------------------------------------------------------------------------------
+
+    def timed(self, trial: Trial) -> Trial:
+        """The trial with about the best starts."""
+        span = trial.table.cycles / self.inferences
+        tries = [int(span / part) if part else 0 for part in (LATER if trial.table.several else LATER[:1])]
+        return min((self._begun(trial, later) for later in tries), key=lambda one: one.cycles)
+
+    def closer(self, trial: Trial) -> Trial:
+        """The trial with better starts, if there are."""
+        step = (trial.later or trial.table.cycles / self.inferences / max(LATER)) / 2
+        for _ in range(CLOSER if trial.table.several else 0):
+            tries = [self._begun(trial, max(int(trial.later + way), 0)) for way in (-step, step)]
+            trial = min([trial, *tries], key=lambda one: one.cycles)
+            step /= 2
+        return trial
+
+    def _begun(self, trial: Trial, later: int) -> Trial:
+        """The trial with accelerators that begin so many cycles after one another."""
+        jobs, places = list[Job](), dict[int, int]()
+        for visit in trial.table.visits:
+            name, words = self.system.accelerators[visit.accelerator].name, trial.codes[visit.leg].segments[0].words
+            first = visit.accelerator not in places
+            place = places.setdefault(visit.accelerator, len(places))
+            jobs.append(Job(name, words, after=visit.after, earliest=later * place if first else 0))
+        cycles = time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
+        return replace(trial, jobs=tuple(jobs), cycles=cycles, later=later)
+
+    # --- the plan ----------------------------------------------------------------------------------------------
+
+    def plan(self, trial: Trial) -> Plan:
+        """The plan that does what was tried. Raises CompileError if memory is too small."""
+        layout, own = trial.layout, dict[int, int]()
+        for visit in trial.table.visits:
+            own[visit.accelerator] = max(own.get(visit.accelerator, 0), Layout.own_bytes(trial.codes[visit.leg]))
+        places = {number: layout.take(size) for number, size in own.items()}
+        tasks = []
+        for visit, job in zip(trial.table.visits, trial.jobs, strict=True):
+            words, address = layout.program(
+                trial.codes[visit.leg], inference=visit.inference, own=places[visit.accelerator]
+            )
+            names = tuple(node.name for node in self.routes.nodes[visit.leg.first : visit.leg.last])
+            tasks.append(Task(replace(job, words=words, address=address), names, inference=visit.inference))
+        return layout.plan(self.system, tasks)
