@@ -80,7 +80,8 @@ class Layout:
         names = dict.fromkeys([*graph.given, *graph.wanted, *(region.tensor.name for region in regions)])
         ports = dict.fromkeys(self.roots[name] for name in (*graph.given, *graph.wanted))
         between = [root for root in dict.fromkeys(self.roots[name] for name in names) if root not in ports]
-        self.end = 0
+        # Nothing is at address 0: a program need not write that to registers that begin as 0, so it could not be moved.
+        self.end = memory.ALIGN
         shared = [self._places(between) for _ in range(max(slots) + 1)]
         self.where: tuple[dict[str, int], ...] = ()
         for slot in slots:
