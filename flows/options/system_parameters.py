@@ -51,7 +51,7 @@ ACCELERATORS = Parameter(
 )
 MODE = Parameter("what the plan makes fast", kind=Kind(_mode, choices=MODES), title="mode", name="mode")
 INFERENCES = Parameter(
-    "of the plan, with throughput; default: 4 per accelerator",
+    "of the plan, with throughput; default: 2 per accelerator",
     1,
     MOST_INFERENCES,
     title="inferences",

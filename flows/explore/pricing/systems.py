@@ -26,7 +26,11 @@ def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0) -> Co
     events = _events(network)
     cycles, macs = network.times.cycles, sum(map(graph.macs, graph.nodes))
     read, written = (sum(of[f"dram_{way}_bytes"] for of in events.values()) for way in ("read", "write"))
-    lines = [line for line in network.times.timelines if line]
+    lines = [line for line in network.times.timelines if line is not None]
+    nodes = {node.name: node for node in graph.nodes}
+    # What has no timeline is the host's: its cycles are in those of the plan.
+    done = zip(network.plan.tasks, network.times.timelines, strict=True)
+    host = dict.fromkeys(name for task, line in done if line is None for name in task.nodes)
     alone = [of for of in network.alone.values() if of]
     return Cost(
         cycles=_longest(network),
@@ -35,6 +39,7 @@ def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0) -> Co
         read_bytes=round(read / inferences),
         write_bytes=round(written / inferences),
         kinds=_busy(network),
+        host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in host),
         host_cycles=0,
         system=SystemCost(
             inferences=inferences,
@@ -67,23 +72,24 @@ def _events(network: SystemNetwork) -> dict[str, Mapping[str, int]]:
 
 def _longest(network: SystemNetwork) -> int:
     """Cycles of the inference that takes the most, from the host's turn to its first job to its last one's end."""
-    start = network.system.reaction + STARTED
+    times = network.times
     spans: dict[int, tuple[int, int]] = {}
-    for task, begin, end in zip(network.plan.tasks, network.times.origins, network.times.ends, strict=True):
+    for task, line, begin, end in zip(network.plan.tasks, times.timelines, times.origins, times.ends, strict=True):
         assert begin is not None and end is not None
-        first, last = spans.get(task.inference, (begin, end))
-        spans[task.inference] = min(first, begin), max(last, end)
-    return start + max(end - begin for begin, end in spans.values())
+        turn = begin - (network.system.reaction + STARTED if line is not None else 0)
+        first, last = spans.get(task.inference, (turn, end))
+        spans[task.inference] = min(first, turn), max(last, end)
+    return max(end - begin for begin, end in spans.values())
 
 
 def _busy(network: SystemNetwork) -> dict[str, int]:
     """Cycles of a plan per inference by how many accelerators are busy in them."""
     total, count = len(network.system.accelerators), network.inferences
     steps: Counter[int] = Counter()
-    for begin, end in zip(network.times.origins, network.times.ends, strict=True):
-        assert begin is not None and end is not None
-        steps[begin] += 1
-        steps[end] -= 1
+    for line, begin, end in zip(network.times.timelines, network.times.origins, network.times.ends, strict=True):
+        if line is not None and begin is not None and end is not None:
+            steps[begin] += 1
+            steps[end] -= 1
     spent, now, before = dict.fromkeys(BUSY, 0), 0, 0
     for cycle in sorted(steps):
         spent[BUSY[0] if now == total else BUSY[1] if now else BUSY[2]] += cycle - before

@@ -20,7 +20,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import WINDOW, Part, System
 from dovetail.sw.compiler.options import MODES
 
-EACH = 4
+EACH = 2
 """Inferences of a plan with throughput, for each accelerator, unless they are given."""
 SHAPE = re.compile(r"\d+(x\d+){1,2}")
 """A kind of accelerator that is named by its lanes."""

@@ -230,7 +230,9 @@ def play_together(machine: Machine, tasks: Sequence[Task | None], starts: Starts
     """
     beats = sum(task.beats(machine.bus_bytes[task.accelerator]) for task in tasks if task)
     if beats > MOST_BEATS:
-        raise ConfigError(f"transfers must have at most {MOST_BEATS} beats to be timed one by one, not {beats}")
+        raise ConfigError(
+            f"transfers must have at most {MOST_BEATS} beats to be timed, not {beats}; give fewer inferences"
+        )
     core = library()
     if core is None:
         return rounds.play(machine, tasks, starts)

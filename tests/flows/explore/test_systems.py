@@ -110,10 +110,10 @@ def test_energy_and_area_are_those_of_all_accelerators() -> None:
     assert cost.system
     table = load_table(next(iter(TABLES)))
     runs = [energy_of(TINY, events, cost.system.plan_cycles, table).total for events in cost.system.activities]
-    assert sum(energy_parts(space, deployment, [cost]).values()) == pytest.approx(1e-6 * sum(runs) / 8)
+    assert sum(energy_parts(space, deployment, [cost]).values()) == pytest.approx(1e-6 * sum(runs) / 4)
     # Every inference moves what the network's program moves, whichever accelerator runs it.
     assert cost.system.activities[0]["dram_read_bytes"] == cost.system.activities[1]["dram_read_bytes"]
-    assert cost.read_bytes == 2 * cost.system.activities[0]["dram_read_bytes"] / 8
+    assert cost.read_bytes == 2 * cost.system.activities[0]["dram_read_bytes"] / 4
 
 
 def test_points() -> None:
@@ -125,7 +125,7 @@ def test_points() -> None:
     assert {config.sram for config in made.configs} == {128 << 10}
     assert (made.mode, made.inferences, made.memory.preset) == ("latency", 1, "ddr4-2400-x16")
     assert Deployment.from_dict(json.loads(json.dumps(made.to_dict()))) == made
-    assert changed_design(base(), {"mode": "throughput"}).inferences == 8
+    assert changed_design(base(), {"mode": "throughput"}).inferences == 4
     whole = changed_design(base(), {})
     assert (whole.system.accelerators, whole.accelerators) == (base().system.accelerators, "2x4+4x8")
     hashes = {changed_design(base(), {"mode": mode, "accelerators": kinds}).hash

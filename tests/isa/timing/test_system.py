@@ -100,4 +100,4 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MOST_BEATS", 200)
     with pytest.raises(ConfigError) as found:
         time_system(system, {"a0": Begun(END)})
-    assert str(found.value) == "transfers must have at most 200 beats to be timed one by one, not 257"
+    assert str(found.value) == "transfers must have at most 200 beats to be timed, not 257; give fewer inferences"

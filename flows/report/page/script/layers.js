@@ -81,6 +81,11 @@ function notes(rows) {
         : `; beside these the host takes about ${whole(onHost)} cycles, ${timeOf(onHost, clock)}${left} (an estimate: ` +
           `${host.basis})`;
     const spent = `${whole(cycles)} cycles on the accelerator, ${timeOf(cycles, clock)} at ${short(clock / 1e6)} MHz`;
+    if (data.header.systems) {
+      const time = `${timeOf(cycles, clock)} at ${short(clock / 1e6)} MHz`;
+      const told = `${whole(cycles)} cycles of the plan per inference, ${time}`;
+      return [note(number, "soft", `${told}; \`dovetail explain --system\` tells its jobs`)];
+    }
     const found = [note(number, "soft host-note", `${spent}${beside}`)];
     if (known === "pending")
       found.push(note(number, "", make("i", { class: "spinner" }), " compiling and explaining this point\u2026"));

@@ -156,5 +156,6 @@ function kindBars(rows) {
     (row) => weighted(row, (cost) => cost.bound),
   );
   const legend = [...kinds.map((kind) => [kind, colourOfKind(kind)]), ["roofline bound"]];
-  return barsOf("kind-bars", "Cycles per kind of layer", legend, several ? all : "", groups);
+  const title = data.header.systems ? "Cycles by what accelerators do" : "Cycles per kind of layer";
+  return barsOf("kind-bars", title, legend, several ? all : "", groups);
 }
