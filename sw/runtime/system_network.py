@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import AnyJob, HostJob
+from dovetail.isa.timing.jobs import STARTED, AnyJob, HostJob
 from dovetail.isa.timing.system import JobTimes, time_jobs
 from dovetail.sw import frontend
 from dovetail.sw.compiler.devices.latency import latency_plan
@@ -135,7 +135,8 @@ class SystemNetwork:
             assert origin is not None and end is not None
             count, first, _ = spans.get(task.job.accelerator, (0.0, origin, 0))
             spans[task.job.accelerator] = count + took[number] / each[task.inference], first, end
-        return 1 / sum(count / (end - first) for count, first, end in spans.values())
+        start = self.system.reaction + STARTED
+        return 1 / sum(count / (end - first + start) for count, first, end in spans.values())
 
     def simpler(self) -> dict[str, int]:
         """Cycles of plans that do less, by what they do. Of one inference: layers shared one by one, and shares of
