@@ -12,6 +12,8 @@ from dovetail.isa.timing.memories.models import numbers_of
 
 HEADERS = ("axi_bus.h", "axi_memory.h", "dram_model.h", "memory_model.h", "memory_models.h", "sdram_model.h")
 """What a driver includes that has a memory."""
+SIMULATION = ("simulation.h", "clock.h", "dut_ports.h", "waves.h", *HEADERS)
+"""What a driver includes whose memory has several managers."""
 
 
 def check_bytes(data: npt.NDArray[Any]) -> None:

@@ -1,34 +1,20 @@
 // Runs programs on a Verilated system: host port, memory, and for each accelerator its timeline and its handshakes.
 //
 // ACCELERATORS is ACCELERATOR(0) ACCELERATOR(1) ..., COUNT how many they are.
-#include "Vdut.h"
-#include "axi_memory.h"
-#include "clock.h"
-#include "dut_ports.h"
-#include "memory_models.h"
-#include "verilated.h"
-#include "waves.h"
+#include "simulation.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <deque>
-#include <memory>
 #include <utility>
 #include <vector>
 
 namespace {
-
-constexpr unsigned IN_FLIGHT = 256;
 
 // The host's registers, and the bits of CONTROL (isa/host.py).
 enum Register : uint32_t { CONTROL = 0x10, PROGRAM = 0x20, PAGES = 0x24, BASE = 0x28 };
 constexpr uint32_t START = 3;  // with the interrupt
 
 enum Status { DONE = 0, TIMEOUT = 1, PROTOCOL = 3, FAILED = 4 };
-
-// What a handshake is; the numbers of `Handshake` in system_engine.py.
-enum Kind : int64_t { AR_SHOWN, AR, R, AW_SHOWN, AW, W, B };
 
 // A handshake of a manager's port, or of memory's, where `manager` is the id and `memory` is 1. `value`: whether a beat
 // is its burst's last, or an address.
@@ -61,26 +47,15 @@ using Work = int (*)(int job, int64_t first, int64_t past);
 
 }  // namespace
 
-struct System {
-    VerilatedContext context;
-    std::unique_ptr<Vdut> top;
-    Clock clock;
-    dovetail::AxiMemory<BUS_BYTES, IN_FLIGHT, true> memory;
-    dovetail::AxiCycle bus;
-    std::deque<unsigned> reads, writes;  // ids, in the order of acceptance
+struct System : Simulation {
     Part parts[COUNT];
     std::vector<Event> events;
     bool log = false;
     uint32_t irq = 0;  // in the cycle that has passed
-    uint64_t now = 0;
-    Waves waves;
 
     System() {
-        context.traceEverOn(VM_TRACE);
-        top = std::make_unique<Vdut>(&context, "top");
         top->s_axil_bready = 1;
         top->s_axil_rready = 1;
-        clock = Clock(top.get());
         top->rst = 1;
         for (int i = 0; i < 4; ++i) cycle();
         top->rst = 0;
@@ -90,20 +65,16 @@ struct System {
 
     void cycle() {
         Vdut* const t = top.get();
-        memory.begin(now, bus, &t->m_axi_rdata, t->m_axi_wvalid);
-        show_memory(t, bus);
-        t->m_axi_rid = reads.empty() ? 0 : reads.front();
-        t->m_axi_bid = writes.empty() ? 0 : writes.front();
-        clock.settle();
+        Simulation::begin();
         irq = t->irq;
-        handshakes();
+        answer([this](Handshake kind, int64_t id, int64_t value) { note(1, id, kind, value); });
 #define UNIT(trace, number, name) \
     NOTE_UNIT(part.runs.back().timeline, t, trace, number, name, now - part.runs.back().origin)
 #define ACCELERATOR(k)                                                                                               \
     {                                                                                                                \
         Part& part = parts[k];                                                                                       \
         if (t->a##k##_trace_busy) {                                                                                  \
-            if (UNLIKELY(!part.running)) begin(part);                                                                \
+            if (UNLIKELY(!part.running)) start(part);                                                                \
             UNIT(a##k##_trace, 0, load)                                                                              \
             UNIT(a##k##_trace, 1, array)                                                                             \
             UNIT(a##k##_trace, 2, vector)                                                                            \
@@ -118,19 +89,15 @@ struct System {
         ACCELERATORS
 #undef ACCELERATOR
 #undef UNIT
-        if (UNLIKELY(waves.on())) waves.dump(10 * now);
-        clock.edge();
-        if (UNLIKELY(waves.on())) waves.dump(10 * now + 5);
-        t->clk = 0;
-        ++now;
+        edge();
     }
 
-    void begin(Part& part) {
+    void start(Part& part) {
         part.running = true;
         part.runs.emplace_back().origin = now;
     }
 
-    void note(int64_t at_memory, int64_t manager, Kind kind, int64_t value) {
+    void note(int64_t at_memory, int64_t manager, Handshake kind, int64_t value) {
         if (log) events.push_back({int64_t(now), at_memory, manager, kind, value});
     }
 
@@ -146,31 +113,6 @@ struct System {
         part.shows_aw = awvalid && !aw;
         if (bits >> 6 & 1) note(0, k, W, 0);
         if (bits >> 7 & 1) note(0, k, B, 1);
-    }
-
-    // Memory's side.
-    void handshakes() {
-        Vdut* const t = top.get();
-        show_manager(t, bus);
-        if (LIKELY(!(bus.arvalid | bus.awvalid | bus.wvalid | bus.rvalid | bus.bvalid))) return;
-        if (bus.rvalid && bus.rready) {
-            note(1, reads.front(), R, bus.rlast);
-            if (bus.rlast) reads.pop_front();
-        }
-        if (bus.arvalid && bus.arready) {
-            note(1, t->m_axi_arid, AR, bus.araddr);
-            reads.push_back(t->m_axi_arid);
-        }
-        if (bus.wvalid && bus.wready) note(1, -1, W, bus.wlast);
-        if (bus.bvalid && bus.bready) {
-            note(1, writes.front(), B, 1);
-            writes.pop_front();
-        }
-        if (bus.awvalid && bus.awready) {
-            note(1, t->m_axi_awid, AW, bus.awaddr);
-            writes.push_back(t->m_axi_awid);
-        }
-        memory.end(now, bus, &t->m_axi_wdata, t->m_axi_wstrb);
     }
 
     bool idle() const {
@@ -284,9 +226,7 @@ System* sys_new() { return new System; }
 void sys_delete(System* s) { delete s; }
 
 void sys_memory(System* s, uint8_t* data, uint64_t size, int kind, const int64_t* timing) {
-    s->memory.data = data;
-    s->memory.size = size;
-    dovetail::set_timing(s->memory, kind, timing);
+    s->set_memory(data, size, kind, timing);
 }
 
 int sys_write(System* s, uint32_t address, uint32_t value, uint8_t* response) {
@@ -344,7 +284,7 @@ int sys_jobs(System* s, int count, const Job* jobs, const int32_t* waits, uint64
     return DONE;
 }
 
-const char* sys_violation(System* s) { return s->memory.violation ? s->memory.violation : ""; }
+const char* sys_violation(System* s) { return s->violation(); }
 uint64_t sys_now(System* s) { return s->now; }
 int sys_irq(System* s) { return s->top->irq; }
 
@@ -360,10 +300,7 @@ uint64_t sys_entries(System* s, int k, int run, int64_t* out) {
     return s->parts[k].runs[run].timeline.copy(out);
 }
 
-uint64_t sys_events(System* s, int64_t* out) {
-    if (out && !s->events.empty()) memcpy(out, s->events.data(), s->events.size() * sizeof(Event));
-    return s->events.size();
-}
+uint64_t sys_events(System* s, int64_t* out) { return copied(s->events, out); }
 
 int sys_waves(System* s, const char* path) { return s->waves.open(s->top.get(), path); }
 

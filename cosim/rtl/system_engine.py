@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.cosim.rtl.block import driver
-from dovetail.cosim.rtl.memory_numbers import HEADERS, attach, check_bytes
+from dovetail.cosim.rtl.memory_numbers import SIMULATION, attach, check_bytes
 from dovetail.cosim.rtl.rtl_engine import DEFAULT_LIMIT, FAILURES, RtlError, program_words, sources_hash, timeline_of
 from dovetail.cosim.rtl.verilate import Design, verilate, yosys
 from dovetail.hw.system.design import SystemDesign
@@ -26,7 +26,7 @@ from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw.runtime.engine import Bytes, RunResult, outcome
 
 TOP = "system"
-DRIVER = ("system.cpp", "clock.h", "dut_ports.h", "waves.h", *HEADERS)
+DRIVER = ("system.cpp", *SIMULATION)
 
 
 class Handshake(IntEnum):

@@ -24,7 +24,6 @@ from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.engine import Bytes
 
 TOP = "soc"
-HEADERS = ("clock.h", "dut_ports.h", "waves.h", *memory_numbers.HEADERS)
 STEP = 1 << 20
 """Cycles between two looks at whether somebody wants to stop."""
 FIGURES = ("origin", "past", "bursts")
@@ -169,7 +168,7 @@ def soc_design(config: Config, *, trace: str = "") -> Design:
     return Design(
         verilog={**verilog, **vexriscv_verilog()},
         top=TOP,
-        driver={"soc.cpp": _driver(), **{name: driver(name) for name in HEADERS}},
+        driver={"soc.cpp": _driver(), **{name: driver(name) for name in memory_numbers.SIMULATION}},
         trace=trace,
         defines=tuple(defines),
     )
