@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.flows.options.network import options_of, random_sample, samples_in, shapes_of
+from dovetail.flows.options.network import clock_of, options_of, random_sample, samples_in, shapes_of
 from dovetail.flows.options.parameters import SETTINGS
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler.options import MODES
@@ -16,7 +16,7 @@ from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 
-OF_ONE = ("config", "tiling", "round_trip", "host_cost", *SETTINGS)
+OF_ONE = ("config", "tiling", "round_trip", *SETTINGS)
 """Options about one accelerator, as arguments are called."""
 
 
@@ -55,13 +55,16 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
     count = args.inferences
     if count is None:
         count = 1 if mode == MODES[0] else len(system.accelerators)
+    options = options_of(args)
     return plan_network(
         args.network,
         system,
         shapes=shapes_of(args),
         mode=mode,
         inferences=count,
-        effort=options_of(args).effort,
+        effort=options.effort,
+        host=options.host,
+        clock=clock_of(args),
     )
 
 

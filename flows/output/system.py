@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
@@ -9,6 +10,9 @@ from rich.table import Table
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.isa.timing.jobs import HostJob
+from dovetail.isa.timing.timeline import Timeline
+from dovetail.sw.compiler.devices.plan import Task
 from dovetail.sw.runtime.clock import clock_text, frequency_text, time_text
 from dovetail.sw.runtime.system_network import SystemNetwork
 
@@ -26,21 +30,39 @@ def describe_system(network: SystemNetwork, clock: float | None = None) -> dict[
         "gain": network.gain,
         "steady_gain": network.steady_gain,
         "lost_cycles": network.lost,
+        "host_cycles": network.host_cycles,
+        "host_basis": network.options.host.basis_of_layers,
+        "host_error": network.options.host.error,
+        "host_nodes": network.host_reasons,
         "memory_bytes": network.plan.memory_bytes,
         "jobs": [
             {
-                "accelerator": task.job.accelerator,
+                "accelerator": task.accelerator,
                 "inference": task.inference,
                 "nodes": task.nodes,
                 "share": task.share,
                 "after": task.job.after,
                 "earliest": task.job.earliest,
                 "begins": origin,
-                "cycles": line.cycles if line else None,
+                "ends": end,
+                "cycles": _cycles(task, line),
             }
-            for task, origin, line in zip(network.plan.tasks, times.origins, times.timelines, strict=True)
+            for task, origin, end, line in _jobs(network)
         ],
     }
+
+
+def _jobs(network: SystemNetwork) -> Iterator[tuple[Task, int | None, int | None, Timeline | None]]:
+    """Of each job what it is, its first cycle, the one behind its last, and its timeline."""
+    times = network.times
+    return zip(network.plan.tasks, times.origins, times.ends, times.timelines, strict=True)
+
+
+def _cycles(task: Task, line: Timeline | None) -> int | None:
+    """That an accelerator or the host works on a job."""
+    if isinstance(task.job, HostJob):
+        return task.job.cycles
+    return None if line is None else line.cycles
 
 
 def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
@@ -51,41 +73,50 @@ def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
     count = network.inferences
     each = f"{count} inferences" if count > 1 else "one inference"
     rate = f", {frequency_text(times.cycles / count, clock)}" if clock else ""
+    host = network.host_cycles
+    sure = f"exact if the host's layers take {host:,}" if host else "exact"
     lines = [
         f"{network.graph.name} on {len(network.system.accelerators)} accelerators: {parts}",
-        f"cycles       {times.cycles:,}{took} for {each}{rate}, exact",
+        f"cycles       {times.cycles:,}{took} for {each}{rate}, {sure}",
     ]
     if network.gain is not None:
         best = min(cycles for cycles in network.alone.values() if cycles)
         name = next(name for name, cycles in network.alone.items() if cycles == best)
-        lines.append(f"gain         {network.gain:.2f} times {name} alone, which takes {best:,} per inference")
+        beside = " beside the host" if host else ""
+        lines.append(f"gain         {network.gain:.2f} times {name} alone{beside}, which takes {best:,} per inference")
     if count > 1 and network.steady_gain is not None:
         lines.append(f"steady       {network.steady_gain:.2f} times its rate while all accelerators are busy")
     work = sum(line.cycles for line in times.timelines if line)
     lost = f"{network.lost / work:.1%}" if work else "none"
+    starts = sum(task.accelerator is not None for task in plan.tasks)
     lines += [
         f"contention   {network.lost:,} of the jobs' {work:,} cycles ({lost}) are lost to one another",
-        f"host         {len(plan.tasks)} starts, {network.system.reaction} cycles each before its writes",
+        f"host         {starts} starts, {network.system.reaction} cycles each before its writes",
+        *([f"host cycles  {_layers(network)}"] if host else []),
         f"memory       {format_bytes(plan.memory_bytes)} of {format_bytes(network.system.memory_bytes)}",
     ]
     return block(lines)
 
 
+def _layers(network: SystemNetwork) -> str:
+    """What the host computes, and what the estimate of its cycles rests on."""
+    cycles, host = network.host_cycles, network.options.host
+    layers = f"{cycles:,} for {len(network.host_reasons)} layers, {cycles / network.times.cycles:.1%} of all"
+    return f"{layers}, an estimate: {host.basis_of_layers}"
+
+
 def job_table(network: SystemNetwork) -> Table:
     """A line per job."""
-    times = network.times
     rows = (
         [
             str(number),
-            task.job.accelerator,
+            task.accelerator or "host",
             task.nodes[0] if len(task.nodes) == 1 else f"{task.nodes[0]} .. {task.nodes[-1]}",
             task.share or f"all, inference {task.inference}" if network.inferences > 1 else task.share or "all",
             ", ".join(map(str, task.job.after)),
             f"{origin:,}",
-            f"{line.cycles:,}" if line else "",
+            f"{_cycles(task, line) or 0:,}",
         ]
-        for number, (task, origin, line) in enumerate(
-            zip(network.plan.tasks, times.origins, times.timelines, strict=True)
-        )
+        for number, (task, origin, _, line) in enumerate(_jobs(network))
     )
     return new_table("Jobs", (">#", "accelerator", "nodes", "share", "waits for", ">begins", ">cycles"), rows)

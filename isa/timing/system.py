@@ -121,7 +121,8 @@ def _time(system: System, jobs: Sequence[AnyJob], starts: Starts, memory_bytes: 
     return JobTimes(
         tuple(done and done.origin for done in found),
         tuple(
-            done and (done.origin + line.cycles if line else done.past) for done, line in zip(found, lines, strict=True)
+            done and (done.past if line is None else done.origin + line.cycles)
+            for done, line in zip(found, lines, strict=True)
         ),
         lines,
     )

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import STARTED, AnyJob, HostJob
+from dovetail.isa.timing.jobs import STARTED, AnyJob, HostJob, Job
 from dovetail.isa.timing.system import JobTimes, time_jobs
 from dovetail.sw import frontend
-from dovetail.sw.compiler.devices.latency import latency_plan
+from dovetail.sw.compiler.devices.host_layers import host_reasons
+from dovetail.sw.compiler.devices.latency import alone_plan, latency_plan
 from dovetail.sw.compiler.devices.plan import Plan
 from dovetail.sw.compiler.devices.throughput import alone, throughput_plan
 from dovetail.sw.compiler.options import MODES, Options
+from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend.parsed_file import Shapes
 from dovetail.sw.model.accelerator import Model
@@ -74,10 +76,12 @@ class SystemNetwork:
         Of the compilation.
     mode
         Of :data:`MODES`.
+    clock
+        Of the accelerators in Hz, with which the plan has the cycles of a host that has another one.
     """
 
-    def __init__(self, plan: Plan, options: Options, mode: str = MODES[0]) -> None:
-        self.plan, self.options, self.mode = plan, options, mode
+    def __init__(self, plan: Plan, options: Options, mode: str = MODES[0], clock: float | None = None) -> None:
+        self.plan, self.options, self.mode, self.clock = plan, options, mode, clock
         self.graph, self.system = plan.graph, plan.system
         self.state = self.graph.initial_state()
 
@@ -86,14 +90,32 @@ class SystemNetwork:
         """When all of it happens. Raises RunError."""
         times = time_jobs(self.system, self.plan.jobs, memory_bytes=self.plan.memory_bytes)
         for number, (end, line) in enumerate(zip(times.ends, times.timelines, strict=True)):
-            if end is None or (line and line.fault):
+            if end is None or (line is not None and line.fault):
                 raise RunError(f"the compiler made a faulty program, job {number}; please report this network")
         return times
 
     @cached_property
     def alone(self) -> dict[str, int | None]:
         """Cycles of the network on each accelerator without the others, by name; None where it does not fit."""
+        if self.host_reasons:
+            return {name: _cycles(plan) if plan else None for name, plan in self.plans_alone.items()}
         return alone(self.system, self.graph, self.options)
+
+    @cached_property
+    def host_reasons(self) -> dict[str, str]:
+        """Why the host computes a layer, by its name."""
+        return host_reasons(self.system, self.graph, self.options)
+
+    @cached_property
+    def plans_alone(self) -> dict[str, Plan | None]:
+        """A network's with layers of the host, by the name of the one accelerator that works beside the host."""
+        names = [part.name for part in self.system.accelerators]
+        return {name: alone_plan(self.system, name, self.graph, self.options, self.clock) for name in names}
+
+    @property
+    def host_cycles(self) -> int:
+        """Of the layers that the host computes, in all inferences: an estimate."""
+        return sum(job.cycles for job in self.plan.jobs if isinstance(job, HostJob))
 
     @property
     def inferences(self) -> int:
@@ -121,43 +143,44 @@ class SystemNetwork:
     @property
     def interval(self) -> float:
         """Cycles from one result to the next while all accelerators are busy; those of an inference where accelerators
-        share it. Of an inference that goes through several accelerators each does the part that its cycles are of all
-        cycles of the inference."""
+        share it. Of an inference that goes through several accelerators, and the host, each does the part that its
+        cycles are of all cycles of the inference."""
         if self.inferences == 1 or self._is_shared:
             return self.times.cycles / self.inferences
-        took = [line.cycles if line else 0 for line in self.times.timelines]
+        took = [
+            job.cycles if isinstance(job, HostJob) else line.cycles if line is not None else 0
+            for job, line in zip(self.plan.jobs, self.times.timelines, strict=True)
+        ]
         each = [0] * self.inferences
         for task, cycles in zip(self.plan.tasks, took, strict=True):
             each[task.inference] += cycles
-        spans: dict[str, tuple[float, int, int]] = {}  # inferences, first cycle, the one behind the last
+        spans: dict[str | None, tuple[float, int, int]] = {}  # inferences, first cycle, the one behind the last
         for number, task in enumerate(self.plan.tasks):
             origin, end = self.times.origins[number], self.times.ends[number]
             assert origin is not None and end is not None
-            count, first, _ = spans.get(task.job.accelerator, (0.0, origin, 0))
-            spans[task.job.accelerator] = count + took[number] / each[task.inference], first, end
+            count, first, _ = spans.get(task.accelerator, (0.0, origin, 0))
+            spans[task.accelerator] = count + took[number] / each[task.inference], first, end
         start = self.system.reaction + STARTED
-        return 1 / sum(count / (end - first + start) for count, first, end in spans.values())
+        return 1 / sum(count / (end - first + (start if name else 0)) for name, (count, first, end) in spans.items())
 
     def simpler(self) -> dict[str, int]:
         """Cycles of plans that do less, by what they do. Of one inference: layers shared one by one, and shares of
         equal size if accelerators differ; of many that go from one accelerator to another: each stays on one."""
         plans = dict[str, Plan]()
+        plan = partial(latency_plan, self.system, self.graph, self.options, clock=self.clock)
         if self.mode == MODES[0] and len(self.system.accelerators) > 1:
-            plans["each layer shared by itself"] = latency_plan(self.system, self.graph, self.options, longest=1)
+            plans["each layer shared by itself"] = plan(longest=1)
             if len({part.config for part in self.system.accelerators}) > 1:
-                plans["shares of equal size"] = latency_plan(self.system, self.graph, self.options, even=True)
+                plans["shares of equal size"] = plan(even=True)
         elif len(self.plan.tasks) > self.inferences and any(self.alone.values()):
             whole = throughput_plan(self.system, self.graph, self.options, self.inferences, legs=False)
             plans["each inference on one accelerator"] = whole
-        return {
-            name: time_jobs(self.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
-            for name, plan in plans.items()
-        }
+        return {name: _cycles(found) for name, found in plans.items()}
 
     @cached_property
     def lost(self) -> int:
         """Cycles that jobs take more than each would alone: what they lose by waiting for one another at memory."""
-        jobs, size = self.plan.jobs, self.plan.memory_bytes
+        jobs, size = [job for job in self.plan.jobs if isinstance(job, Job)], self.plan.memory_bytes
         alone = (time_jobs(self.system, [replace(job, after=(), earliest=0)], memory_bytes=size) for job in jobs)
         took = sum(line.cycles for line in self.times.timelines if line)
         return took - sum(line.cycles for times in alone for line in times.timelines if line)
@@ -201,17 +224,21 @@ def plan_network(
     mode: str = MODES[0],
     inferences: int = 1,
     effort: int = Options().effort,
+    host: HostCost | str | Path | None = None,
+    clock: float | None = None,
 ) -> SystemNetwork:
     """Plan a network for a system.
 
     Parameters
     ----------
-    network, shapes, effort
+    network, shapes, effort, host
         As of :func:`~dovetail.sw.runtime.compiled_network.compile_network`.
     mode
         ``"latency"``: one inference takes few cycles; ``"throughput"``: many do.
     inferences
         How many the plan makes; 1 for latency.
+    clock
+        Of the accelerators in Hz, where that of the host in ``host`` is another one.
 
     Raises
     ------
@@ -225,14 +252,22 @@ def plan_network(
             f"inferences must be {'1 for latency' if inferences > 0 else 'at least 1'}, not {inferences}"
         )
     graph = network if isinstance(network, ir.Graph) else _read(network, shapes)
-    options = Options(effort=effort)
+    cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
+    options = Options(host=cost, effort=effort)
     if mode == MODES[0]:
-        shared = SystemNetwork(latency_plan(system, graph, options), options)
+        shared = SystemNetwork(latency_plan(system, graph, options, clock=clock), options, clock=clock)
         # Small networks may not be worth sharing.
         if shared.gain is None or shared.gain >= 1:
             return shared
+        if shared.host_reasons:
+            least = min(filter(None, shared.plans_alone.values()), key=_cycles)
+            return SystemNetwork(least, options, clock=clock)
         return SystemNetwork(throughput_plan(system, graph, options, 1), options)
     return SystemNetwork(throughput_plan(system, graph, options, inferences), options, mode)
+
+
+def _cycles(plan: Plan) -> int:
+    return time_jobs(plan.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
 
 
 def _read(network: str | Path, shapes: Shapes | None) -> ir.Graph:

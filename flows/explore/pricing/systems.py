@@ -60,13 +60,13 @@ def _events(network: SystemNetwork) -> dict[str, Mapping[str, int]]:
     known: dict[Hashable, Counter[str]] = {}
     found = {part.name: Counter(dict.fromkeys(EVENTS, 0)) for part in network.system.accelerators}
     for task, line in zip(network.plan.tasks, network.times.timelines, strict=True):
-        if line is None:
+        if line is None or task.accelerator is None:
             continue
-        config = network.system[task.job.accelerator].config
+        config = network.system[task.accelerator].config
         key = config, task.nodes, task.share
         if key not in known:
             known[key] = Counter(events_of(config, [line]))
-        found[task.job.accelerator].update(known[key])
+        found[task.accelerator].update(known[key])
     return {name: dict(events) for name, events in found.items()}
 
 

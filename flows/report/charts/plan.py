@@ -19,15 +19,17 @@ MEMORY = (Unit.LOAD, Unit.STORE)
 
 
 def chart(network: SystemNetwork, title: str, subtitle: str = "") -> Chart:
-    """The chart: above a row of jobs for each accelerator, below the mean number of loads and stores under way."""
-    names = [part.name for part in network.system.accelerators]
+    """The chart: above a row of jobs for each accelerator, and one for the host if it computes layers; below the mean
+    number of loads and stores under way."""
+    count = len(network.system.accelerators)
+    names = [part.name for part in network.system.accelerators] + (["host"] if network.host_cycles else [])
     end = max(network.times.cycles, 1)
     x = Axis(0, end, count=9)
     rows = Axis(-len(names) + 0.45, 0.55, ticks=[-row for row in range(len(names))], names=names, line=False)
     curves: list[Mark] = [
         Line(_under_way(network, unit, end), SERIES[number], tip=unit.name) for number, unit in enumerate(MEMORY)
     ]
-    many = Axis(0, len(names), title="at once", ticks=[0, len(names)], grid=True)
+    many = Axis(0, count, title="at once", ticks=[0, count], grid=True)
     panels = [
         Panel(x, rows, _jobs(network, names), max(0.35 * len(names), 0.8)),
         Panel(Axis(0, end, title="cycle", count=9), many, curves, 1.2, above=0.45),
@@ -40,12 +42,12 @@ def _jobs(network: SystemNetwork, names: Sequence[str]) -> list[Mark]:
     """Boxes, in one colour for all shares of the same nodes."""
     places, colours, texts = [], [], []
     stages = {key: number for number, key in enumerate(dict.fromkeys(_stage(network, n) for n in _numbers(network)))}
-    for number, (origin, line) in enumerate(zip(network.times.origins, network.times.timelines, strict=True)):
-        if origin is None or line is None:
+    for number, (origin, end) in enumerate(zip(network.times.origins, network.times.ends, strict=True)):
+        if origin is None or end is None:
             continue
-        task, row = network.plan.tasks[number], -names.index(network.plan.tasks[number].job.accelerator)
-        stage = stages[_stage(network, number)]
-        places.append((origin, origin + line.cycles, row - THICK, row + THICK))
+        task, stage = network.plan.tasks[number], stages[_stage(network, number)]
+        row = 1 - len(names) if task.accelerator is None else -names.index(task.accelerator)
+        places.append((origin, end, row - THICK, row + THICK))
         colours.append(lighter(SERIES[stage % len(SERIES)], 0.25))
         texts.append((task.nodes[0], str(stage)))
     return [Boxes(places, colours, [FAINT] * len(places), 0.4, texts)]

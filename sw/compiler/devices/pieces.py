@@ -149,9 +149,7 @@ def check_layers(system: System, graph: ir.Graph, options: Options) -> None:
     for node in graph.nodes:
         if isinstance(node, ir.Host):
             why = node.reason or f"{node.label} is not an accelerator operation"
-            raise CompileError(
-                f"layer {node.name!r}: only the host can compute it, and a plan has no host layers: {why}"
-            )
+            raise CompileError(f"layer {node.name!r}: mode must be latency, as only the host can compute it: {why}")
         broken = [broken_rule(config, options, graph, node) for config in targets_of(system)]
         if all(broken) and broken[0]:
             raise CompileError(f"layer {node.name!r}: no accelerator of the system can compute it: {broken[0][1]}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.system import System
 from dovetail.isa.instructions.table import CFG_REG, CFG_VALUE, REGISTERS, Op, Unit
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import AnyJob, HostJob
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code
 from dovetail.sw.compiler.devices.shares import Share
@@ -25,10 +25,15 @@ Words = NDArray[np.uint64]
 class Task:
     """A job of a plan, for people: the names of its nodes, what share of them it computes, and of which inference."""
 
-    job: Job
+    job: AnyJob
     nodes: tuple[str, ...]
     share: str = ""
     inference: int = 0
+
+    @property
+    def accelerator(self) -> str | None:
+        """Its name; None of what the host computes."""
+        return None if isinstance(self.job, HostJob) else self.job.accelerator
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,8 @@ class Plan:
     contents: tuple[tuple[int, NDArray[np.uint8]], ...]
 
     @property
-    def jobs(self) -> list[Job]:
-        """What the host starts."""
+    def jobs(self) -> list[AnyJob]:
+        """What the host starts or computes."""
         return [task.job for task in self.tasks]
 
     def image(self) -> NDArray[np.uint8]:
@@ -67,17 +72,19 @@ class Layout:
     memory once. The network's inputs, outputs and variables are there for every inference.
 
     Programs are compiled as if tensors lay where those of the first inference lie, and what is their own from ``start``
-    on; then they are moved to their places.
+    on; then they are moved to their places. ``more``: tensors that the host's layers share with them.
     """
 
-    def __init__(self, graph: ir.Graph, shares: Iterable[Share], slots: Sequence[int] = (0,)) -> None:
+    def __init__(
+        self, graph: ir.Graph, shares: Iterable[Share], slots: Sequence[int] = (0,), more: Iterable[str] = ()
+    ) -> None:
         self.graph = graph
         self.roots = {name: name for name in graph.tensors}
         for node in graph.nodes:
             if isinstance(node, ir.Reshape):
                 self.roots[node.outputs[0]] = self.roots[node.inputs[0]]
         regions = [region for share in shares for region in (*share.reads.values(), *share.writes.values())]
-        names = dict.fromkeys([*graph.given, *graph.wanted, *(region.tensor.name for region in regions)])
+        names = dict.fromkeys([*graph.given, *graph.wanted, *(region.tensor.name for region in regions), *more])
         ports = dict.fromkeys(self.roots[name] for name in (*graph.given, *graph.wanted))
         between = [root for root in dict.fromkeys(self.roots[name] for name in names) if root not in ports]
         # Nothing is at address 0: a program need not write that to registers that begin as 0, so it could not be moved.

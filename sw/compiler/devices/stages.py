@@ -156,6 +156,9 @@ class Stages:
     def _ways(self, first: int, last: int) -> Iterator[Stage]:
         """How some nodes could be shared, by estimates."""
         nodes = self.nodes[first:last]
+        if all(isinstance(node, ir.FREE) for node in nodes):
+            yield Stage(first, last, WHOLE, (), (None,) * len(self.configs), 0, exact=True, effort=KEPT[self.effort])
+            return
         whole = share_of(self.graph, nodes, WHOLE, {})
         if whole is None:
             return

@@ -142,15 +142,21 @@ class HostCost:
     @property
     def basis(self) -> str:
         """What the estimate rests on, and its error."""
+        return f"{self._rates}, {self.round_trip:,} cycles per start of the accelerator; error {self.error}"
+
+    @property
+    def basis_of_layers(self) -> str:
+        """:attr:`basis` without starts, where these are not estimated."""
+        return f"{self._rates}; error {self.error}"
+
+    @property
+    def _rates(self) -> str:
         rates = f"{self.macs_per_cycle:g} MACs or {self.values_per_cycle:g} values a cycle"
         kinds = [own.operator for own in self.operators]
         names = ", ".join(kinds) if len(kinds) <= FEW else f"{len(kinds)} kinds of layers"
         own = f", rates of their own for {names}" if names else ""
         clock = "on the accelerator's clock" if self.clock is None else f"in cycles of {self.clock / 1e6:g} MHz"
-        return (
-            f"{self.name} {clock}: {rates}{own}, {self.round_trip:,} cycles per start of the accelerator;"
-            f" error {self.error}"
-        )
+        return f"{self.name} {clock}: {rates}{own}"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HostCost:

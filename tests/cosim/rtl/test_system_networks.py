@@ -20,7 +20,7 @@ def engine(request: pytest.FixtureRequest, build_cache: Path) -> SystemEngine:
     return SystemEngine(SYSTEMS[request.param], cache=build_cache, limit=5_000_000)
 
 
-@pytest.mark.parametrize("name", ["resnet8", "dscnn"])
+@pytest.mark.parametrize("name", ["resnet8", "dscnn", "attention_block"])
 def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
     system: System = engine.system
     network = plan_network(graph_of(name), system, effort=0)
@@ -30,8 +30,11 @@ def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
     engine.reset()
     found = network.run([inputs], engine)
     np.testing.assert_array_equal(found.memory, expected.memory)
-    assert found.ran.origins == network.times.origins
+    assert (found.ran.origins, found.ran.ends) == (network.times.origins, network.times.ends)
     for mine, other in zip(found.ran.timelines, network.times.timelines, strict=True):
-        assert mine and other and (mine.cycles, mine.fault) == (other.cycles, None)
+        if mine is None or other is None:  # a layer that the host computes
+            assert mine is other is None and name == "attention_block"
+            continue
+        assert (mine.cycles, mine.fault) == (other.cycles, None)
         for column in ("unit", "op", "pc", "start", "end", "works"):
             np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), column)

@@ -8,11 +8,14 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import Part, System
+from dovetail.isa.timing.jobs import STARTED, HostJob
 from dovetail.isa.timing.system import time_jobs
+from dovetail.sw.compiler.devices.host_layers import orders
 from dovetail.sw.compiler.devices.latency import latency_plan
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.errors import CompileError, NetworkError
-from dovetail.sw.network import reference
+from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 from tests.sw.compiler.devices.test_shares import graph_of
 
@@ -76,7 +79,7 @@ def test_many_inferences_on_two_accelerators() -> None:
     for sample, outputs in zip(samples, network.run(samples).outputs, strict=True):
         for name, value in reference.run(network.graph, sample).items():
             np.testing.assert_array_equal(outputs[name], value)
-    assert [task.job.accelerator for task in network.plan.tasks].count("a1") == 5
+    assert [task.accelerator for task in network.plan.tasks].count("a1") == 5
     assert network.gain and network.steady_gain and 1 < network.gain < network.steady_gain
     with pytest.raises(NetworkError, match=r"^samples must be 6, one for each inference, not 2$"):
         network.run(samples[:2])
@@ -87,6 +90,53 @@ def test_accelerators_of_one_kind_begin_one_after_the_other() -> None:
     at_once = [replace(job, earliest=0) for job in network.plan.jobs]
     assert network.times.cycles <= time_jobs(network.system, at_once).cycles
     assert network.steady_gain and network.steady_gain > 1.97
+
+
+def test_accelerators_go_on_while_the_host_computes_a_layer() -> None:
+    network = plan_network(graph_of("attention_block"), system_of(TINY, WIDE), effort=0)
+    check_outputs(network)
+    assert (network.times.cycles, network.host_cycles, network.alone) == (25_111, 16_384, {"a0": 31_789, "a1": 25_111})
+    (layer,) = (n for n, job in enumerate(network.plan.jobs) if isinstance(job, HostJob))
+    assert "softmax" in network.plan.tasks[layer].nodes
+    begins, ends = network.times.origins[layer], network.times.ends[layer]
+    assert begins is not None and ends is not None
+    meanwhile = [task.nodes[0] for task, at in zip(network.plan.tasks, network.times.origins, strict=True)
+                 if at is not None and begins - STARTED <= at < ends]  # fmt: skip
+    assert meanwhile == [network.plan.tasks[layer].nodes[0], "value"]
+
+
+def test_what_no_accelerator_can_compute_is_the_hosts() -> None:
+    config = TINY.replace(depthwise="none")
+    network = plan_network(graph_of("mobilenet_v2_block"), system_of(config, config), effort=0)
+    check_outputs(network)
+    assert network.host_reasons == {"depthwise": 'the configuration has depthwise = "none"'}
+    # Only what one accelerator can compute is computed there; the host has nothing to do with it.
+    mixed = plan_network(graph_of("mobilenet_v2_block"), system_of(config, TINY), effort=0)
+    check_outputs(mixed)
+    assert (mixed.host_reasons, mixed.alone["a0"]) == ({}, None)
+
+
+def test_a_slow_host_takes_more_cycles_of_a_fast_accelerator() -> None:
+    graph, system, host = graph_of("attention_block"), system_of(TINY), HostCost(clock=50e6)
+    found = [plan_network(graph, system, effort=0, host=host, clock=clock).host_cycles for clock in (None, 50e6, 100e6)]
+    assert found == [16_384, 16_384, 32_768]
+
+
+def test_orders_of_execution() -> None:
+    graph = graph_of("attention_block")
+    first, second = orders(graph, [node.name for node in graph.nodes if isinstance(node, ir.Host)])
+    assert [(step.device, step.nodes[0].name) for step in first] == [
+        ("accelerator", "query"),
+        ("host", "scores_out_40_real/dequantize"),
+        ("accelerator", "mix"),
+    ]
+    assert [(step.device, step.nodes[0].name) for step in second] == [
+        ("accelerator", "query"),
+        ("host", "scores_out_40_real/dequantize"),
+        ("accelerator", "value"),
+        ("accelerator", "mix"),
+    ]
+    assert len(orders(graph_of("resnet8"), [])) == 1
 
 
 MODES_REFUSED = {
@@ -107,10 +157,6 @@ def test_modes_that_are_refused(text: str) -> None:
 WRONG = {
     "accelerators.a1: must not be microcoded for a plan": (system_of(TINY, Config.load("icebreaker")), "resnet8"),
     "memory: size of the system must be at least": (system_of(TINY, memory_bytes=1 << 16), "resnet8"),
-    "layer 'depthwise1': no accelerator of the system can compute it: the configuration has depthwise": (
-        system_of(TINY.replace(depthwise="none")),
-        "mobilenet_v1",
-    ),
 }
 
 
