@@ -30,7 +30,8 @@ class Payload(Protocol):
 class Quantize:
     """float32 -> int8: round(x / scale) + zero_point, saturating.
 
-    `ties_even` False rounds ties away from zero (TFLite Micro), True to even (ONNX).
+    `ties_even` False rounds ties away from zero (TFLite Micro), True to even (ONNX). What is no number gives -128 in
+    ONNX Runtime; in TFLite Micro it is undefined, and gives the zero point here.
     """
 
     scale: np.float32
@@ -40,6 +41,7 @@ class Quantize:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         ratio = (inputs[0].astype(np.float32) / np.float32(self.scale)).astype(np.float64)
         rounded = np.rint(ratio) if self.ties_even else np.trunc(ratio + np.copysign(0.5, ratio))
+        rounded = np.nan_to_num(rounded, nan=-np.inf if self.ties_even else 0, posinf=np.inf, neginf=-np.inf)
         return [np.clip(rounded + self.zero_point, -128, 127).astype(np.int8)]
 
 

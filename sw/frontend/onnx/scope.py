@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,9 @@ from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Target, Value
 from dovetail.sw.network.layout import Array, Layout
+
+_NORMAL = 2.0**-100
+"""Multiples of steps between this and its reciprocal are normal numbers of float32."""
 
 _DEEPEST = 64
 """Float nodes in a row that wait for their QuantizeLinear: longer expressions are left to the host."""
@@ -62,7 +66,12 @@ class Scope:
         if name in self.sources:
             self.values[name] = self.builder.dequantize(name, self.sources[name])
         elif name in self.waiting:
-            self.host(self.waiting[name])
+            node = self.waiting[name]
+            scaled = self._scaled(node)
+            if scaled is None:
+                self.host(node)
+            else:
+                self.values[name] = self.builder.dequantize(name, scaled)
         if name not in self.values:
             kind = "a constant" if self.constant(name) is not None else "missing"
             raise NetworkError(f"{name!r} must be computed from the network's inputs, not {kind}")
@@ -158,6 +167,24 @@ class Scope:
             else:
                 values[name] = self.value(name)
         self.values.update(self.builder.onnx_node(nodes, values, constants))
+
+    def _scaled(self, node: OnnxNode) -> Source | None:
+        """A dequantised tensor times a power of two, such as attention's scores in front of Softmax: the same reals come
+        from another scale, to the bit. None if a node is something else."""
+        if node.op not in ("Mul", "Div") or len(node.inputs) != 2:
+            return None
+        name, other = node.inputs if node.op == "Div" or node.inputs[0] in self.sources else node.inputs[::-1]
+        source, constant = self.sources.get(name), self.constant(other)
+        if source is None or constant is None or constant.dtype != np.float32 or constant.size != 1:
+            return None
+        factor = float(constant.ravel()[0])
+        if math.frexp(factor)[0] != 0.5 or constant.ndim > len(source.value.shape):
+            return None
+        before = float(source.quant.scale)
+        scale = before * (factor if node.op == "Mul" else 1 / factor)
+        if not all(_NORMAL <= step <= 1 / _NORMAL for step in (before, scale)):
+            return None
+        return replace(source, quant=replace(source.quant, scale=np.float32(scale)))
 
     def is_normed(self, node: OnnxNode, last: bool = False) -> bool:
         """Whether a sum's result goes into a layer norm alone, perhaps by one more sum: a bias, and a residual."""

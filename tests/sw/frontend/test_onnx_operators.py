@@ -222,6 +222,26 @@ def test_softmax_between_integers(tmp_path: Path, dtype: Any, axis: int, quant: 
     agree(net, tmp_path, hosted=["qlinearsoftmax"])
 
 
+@pytest.mark.parametrize(
+    ("op", "factor", "first", "hosted"),
+    [
+        ("Mul", 0.125, False, ["dequantize", "softmax", "quantize"]),
+        ("Mul", 4.0, True, ["dequantize", "softmax", "quantize"]),
+        ("Div", 8.0, False, ["dequantize", "softmax", "quantize"]),
+        ("Mul", 0.1, False, ["dequantize", "mul", "softmax", "quantize"]),
+        ("Mul", -0.5, False, ["dequantize", "mul", "softmax", "quantize"]),
+        ("Mul", 2.0**-126, False, ["dequantize", "mul", "softmax", "quantize"]),
+        ("Div", 8.0, True, ["dequantize", "div", "softmax", "quantize"]),
+    ],
+)
+def test_scores_times_a_power_of_two(tmp_path: Path, op: str, factor: float, first: bool, hosted: list[str]) -> None:
+    """Is a matter of their scale, to the bit."""
+    net = Qdq(np.int8)
+    ends = [net.input((1, 4, 6, 9), (0.07, 5)), net.constant(np.float32(factor))]
+    net.output(net.op("Softmax", net.op(op, *(ends[::-1] if first else ends)), axis=-1), (1 / 256, -128))
+    agree(net, tmp_path, hosted=hosted)
+
+
 def test_softmax_that_is_float_too(tmp_path: Path) -> None:
     net = Qdq(np.uint8)
     shares = net.op("Softmax", net.input((1, 4, 6, 9), (0.07, 5)), axis=3)

@@ -5,8 +5,10 @@
 
 static int32_t rounded(float value, int ties_even)
 {
-    if (!(value < FAR))
-        return value >= FAR ? (int32_t)FAR : 0;
+    if (value != value)
+        return ties_even ? -(int32_t)FAR : 0;
+    if (value >= FAR)
+        return (int32_t)FAR;
     if (value < -FAR)
         return -(int32_t)FAR;
     int32_t whole = (int32_t)value;

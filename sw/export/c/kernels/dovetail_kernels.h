@@ -137,7 +137,8 @@ void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_
 
 /* --- between int8 and float ------------------------------------------------------------------------------------- */
 
-/* round(x / scale) + zero_point, saturating; ties to even, or away from zero. No number gives zero_point. */
+/* round(x / scale) + zero_point, saturating; ties to even, or away from zero. What is no number gives -128, or zero_point
+ * where ties go away from zero. */
 void dovetail_quantise(float scale, int32_t zero_point, int ties_even, size_t count, const float *in, int8_t *out);
 
 /* (x - zero_point) * scale */

@@ -132,7 +132,7 @@ def test_quantisation(library: Any, ties_even: bool, scale: float) -> None:
     rng = np.random.default_rng(0)
     halves = (np.arange(-600, 600) * 0.5 * scale).astype(np.float32)
     near = [np.nextafter(halves, np.float32(side)) for side in (-1e9, 1e9)]
-    extreme = np.array([0.0, -0.0, 1e-40, 1e30, -1e30, np.inf, -np.inf], np.float32)
+    extreme = np.array([0.0, -0.0, 1e-40, 1e30, -1e30, np.inf, -np.inf, np.nan], np.float32)
     values = np.concatenate([halves, *near, extreme, rng.normal(0, 20, 2000).astype(np.float32)])
     found = np.empty(values.size, np.int8)
     size = ctypes.c_size_t(values.size)
