@@ -169,8 +169,8 @@ class Scope:
         self.values.update(self.builder.onnx_node(nodes, values, constants))
 
     def _scaled(self, node: OnnxNode) -> Source | None:
-        """A dequantised tensor times a power of two, such as attention's scores in front of Softmax: the same reals come
-        from another scale, to the bit. None if a node is something else."""
+        """A dequantised tensor times a power of two, such as attention's scores: with another scale it is the same, to
+        the bit. None if a node is something else."""
         if node.op not in ("Mul", "Div") or len(node.inputs) != 2:
             return None
         name, other = node.inputs if node.op == "Div" or node.inputs[0] in self.sources else node.inputs[::-1]
