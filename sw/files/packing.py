@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
@@ -12,14 +11,12 @@ import numpy as np
 import yaml
 
 import dovetail
+from dovetail.sw.files.archive import archive
 from dovetail.sw.files.portable import FORMAT, MANIFEST, VERSION, Sample, sha256
 from dovetail.sw.frontend.parsed_file import ParsedFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.simplify import simplify
-
-_NEVER = (1980, 1, 1, 0, 0, 0)
-"""The time that every member carries: the first that a zip archive can."""
 
 
 def pack(network: ParsedFile, sample: Mapping[str, Array] | None = None) -> bytes:
@@ -57,17 +54,7 @@ def pack(network: ParsedFile, sample: Mapping[str, Array] | None = None) -> byte
     if sample is not None:
         held = Sample(dict(sample), reference.run(graph, sample))
         manifest["sample"] = _put_sample(held, members)
-    return _archive({MANIFEST: yaml.safe_dump(manifest, sort_keys=False).encode(), **members})
-
-
-def _archive(members: Mapping[str, bytes]) -> bytes:
-    buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members.items():
-            info = zipfile.ZipInfo(name, _NEVER)
-            info.create_system = 3
-            archive.writestr(info, content)
-    return buffer.getvalue()
+    return archive({MANIFEST: yaml.safe_dump(manifest, sort_keys=False).encode(), **members})
 
 
 def _quantisation(network: ParsedFile) -> dict[str, Any]:

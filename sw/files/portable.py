@@ -7,13 +7,12 @@ sample. ``docs/network-file.md`` describes it; `dovetail.sw.files.packing` write
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.files.archive import ArchiveError, members_of
 from dovetail.sw.files.arrays import parse_array
 from dovetail.sw.files.manifest import parse_yaml
 from dovetail.sw.network.layout import Array
@@ -60,13 +59,7 @@ def unpack(data: bytes, where: str) -> Portable:
         It is damaged, something else, or of a newer version.
     """
     try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            packed = [info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
-            if packed:
-                raise NetworkError(f"{where}: members must be stored, not compressed, as {packed[0]!r} is")
-            if sum(info.file_size for info in archive.infolist()) > len(data):
-                raise NetworkError(f"{where}: members must lie beside each other, not over each other")
-            members = {info.filename: archive.read(info) for info in archive.infolist()}
+        members = members_of(data)
         manifest = parse_yaml(members[MANIFEST])
         if manifest["format"] != FORMAT:
             raise NetworkError(f"{where}: format must be {FORMAT}, not {manifest['format']!r}")
@@ -80,6 +73,8 @@ def unpack(data: bytes, where: str) -> Portable:
         return Portable(str(manifest["name"]), network, _sample(manifest.get("sample"), members), manifest)
     except NetworkError:
         raise
+    except ArchiveError as error:
+        raise NetworkError(f"{where}: {error}") from None
     except KeyError as error:
         raise NetworkError(f"{where}: must be a portable network file, not a zip archive without {error}") from error
     except Exception as error:  # a damaged archive, manifest or array fails anywhere in its reader

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dovetail.cosim.compare.systems import verify_system
 from dovetail.cosim.rtl.system_engine import SystemEngine
 from dovetail.isa.config.system import System
 from dovetail.sw.runtime.system_network import plan_network
@@ -38,3 +39,16 @@ def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
         assert (mine.cycles, mine.fault) == (other.cycles, None)
         for column in ("unit", "op", "pc", "start", "end", "works"):
             np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), column)
+
+
+@pytest.mark.parametrize("name, tasks", [("resnet8", 24), ("mobilenet_v2_block", 6)])
+def test_inferences_that_go_from_accelerator_to_accelerator(build_cache: Path, name: str, tasks: int) -> None:
+    network = plan_network(graph_of(name), SYSTEMS["mixed"], mode="throughput", inferences=4, effort=0)
+    assert len(network.plan.tasks) == tasks
+    rng = np.random.default_rng(7)
+    samples = [
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs} for _ in range(4)
+    ]
+    verdict = verify_system(network, samples, cache=build_cache)
+    assert verdict.equal, verdict.first_difference
+    assert verdict.cycles_rtl == network.times.cycles
