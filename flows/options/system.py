@@ -14,10 +14,15 @@ from dovetail.isa.config.system import System
 from dovetail.sw.compiler.options import MODES
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.network.layout import Sample
-from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
+from dovetail.sw.runtime.saved_plan import load_plan, save_plan
+from dovetail.sw.runtime.system_network import SystemNetwork, plan_network, read_graph
 
 OF_ONE = ("config", "tiling", "round_trip", *SETTINGS)
 """Options about one accelerator, as arguments are called."""
+OF_PLANNING = ("mode", "inferences", "effort", "save_plan")
+"""Those that a plan follows from, or that write one."""
+OF_SYSTEMS = ("mode", "inferences", "plan", "save_plan")
+"""Those that mean something for a system only."""
 
 
 def add_system_options(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +33,19 @@ def add_system_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--inferences", metavar="N", type=int, help="of the plan, with --mode throughput; default: one per accelerator"
     )
+    group.add_argument("--plan", metavar="FILE", type=Path, help="use the plan that --save-plan has written")
+    group.add_argument(
+        "--save-plan", metavar="FILE", type=Path, help="write the plan, to use it again without a search"
+    )
 
 
 def takes_system(args: argparse.Namespace) -> bool:
     """Whether a command line names a system. Raises DovetailError for options that need one."""
     if args.system is not None:
         return True
-    for name in ("mode", "inferences"):
+    for name in OF_SYSTEMS:
         if getattr(args, name) is not None:
-            raise DovetailError(f"--{name} must come with --system")
+            raise DovetailError(f"{_flag(name)} must come with --system")
     return False
 
 
@@ -44,19 +53,23 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
     """The network of a command line, planned for its system. ``unused``: the command's options that mean nothing for
     a system, as arguments are called.
 
-    Raises DovetailError.
+    Raises DovetailError or OSError.
     """
     for name in (*OF_ONE, *unused):
         if getattr(args, name) not in (None, False):
-            flag = SETTINGS[name].flag if name in SETTINGS else "--" + name.replace("_", "-")
-            raise DovetailError(f"{flag} must be left out with --system")
+            raise DovetailError(f"{_flag(name)} must be left out with --system")
     system = System.load(args.system)
+    if args.plan is not None:
+        for name in OF_PLANNING:
+            if getattr(args, name) is not None:
+                raise DovetailError(f"{_flag(name)} must be left out with --plan")
+        return load_plan(args.plan, read_graph(args.network, shapes_of(args)), system)
     mode = args.mode or MODES[0]
     count = args.inferences
     if count is None:
         count = 1 if mode == MODES[0] else len(system.accelerators)
     options = options_of(args)
-    return plan_network(
+    network = plan_network(
         args.network,
         system,
         shapes=shapes_of(args),
@@ -66,6 +79,13 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
         host=options.host,
         clock=clock_of(args),
     )
+    if args.save_plan is not None:
+        save_plan(network, args.save_plan)
+    return network
+
+
+def _flag(name: str) -> str:
+    return SETTINGS[name].flag if name in SETTINGS else "--" + name.replace("_", "-")
 
 
 def samples_for(args: argparse.Namespace, network: SystemNetwork) -> list[Sample]:

@@ -251,7 +251,7 @@ def plan_network(
         raise CompileError(
             f"inferences must be {'1 for latency' if inferences > 0 else 'at least 1'}, not {inferences}"
         )
-    graph = network if isinstance(network, ir.Graph) else _read(network, shapes)
+    graph = network if isinstance(network, ir.Graph) else read_graph(network, shapes)
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
     options = Options(host=cost, effort=effort)
     if mode == MODES[0]:
@@ -270,5 +270,6 @@ def _cycles(plan: Plan) -> int:
     return time_jobs(plan.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
 
 
-def _read(network: str | Path, shapes: Shapes | None) -> ir.Graph:
+def read_graph(network: str | Path, shapes: Shapes | None = None) -> ir.Graph:
+    """The graph of a network's file or ``zoo:`` name; ``shapes``: see :func:`plan_network`. Raises NetworkError."""
     return simplify(frontend.parse(frontend.read(network), shapes).graph)

@@ -107,7 +107,8 @@ class Layout:
         if once and key in self._known:
             return self._known[key]
         address = self.take(len(content))
-        self.contents.append((address, content))
+        if len(content):
+            self.contents.append((address, content))
         if once:
             self._known[key] = address
         return address
