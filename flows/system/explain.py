@@ -22,7 +22,8 @@ def explain_on_system(args: argparse.Namespace) -> Report:
     network = planned_of(args, UNUSED)
     data: dict[str, Any] = describe_system(network, clock)
     lines = [system_summary(network, clock)]
-    if simpler := network.simpler():
+    # A plan from a file is there to save the search.
+    if args.plan is None and (simpler := network.simpler()):
         data["simpler_cycles"] = simpler
         lines += [_line(network, name, cycles) for name, cycles in simpler.items()]
     if args.pictures:

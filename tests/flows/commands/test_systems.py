@@ -44,7 +44,27 @@ def test_explain(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (pictures / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plan_in_a_file(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.plan"
+    planning = ["--mode", "throughput", "--inferences", "2", "--effort", "0", "--save-plan", str(path)]
+    assert main(["explain", "zoo:resnet8", "--system", system, *planning]) == 0
+    first = capsys.readouterr().out
+    assert main(["explain", "zoo:resnet8", "--system", system, "--plan", str(path)]) == 0
+    assert first.startswith(capsys.readouterr().out.rstrip())
+    assert main(["run", "zoo:dscnn", "--system", system, "--plan", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"dovetail: error: {path}: plan must be for network zoo:dscnn, not zoo:resnet8; make the plan again,"
+        " with --save-plan\n"
+    )
+    assert main(["run", "zoo:resnet8", "--system", system, "--plan", str(tmp_path / "none.plan")]) == 2
+    error = capsys.readouterr().err
+    assert "none.plan" in error and error.count("\n") == 1
+
+
 REFUSED = {
+    "--effort must be left out with --plan": ["run", "--plan", "a.plan", "--effort", "1"],
+    "--mode must be left out with --plan": ["explain", "--plan", "a.plan", "--mode", "latency"],
+    "--save-plan must be left out with --plan": ["verify", "--plan", "a.plan", "--save-plan", "b.plan"],
     "--sram must be left out with --system": ["run", "--sram", "64KiB"],
     "--config must be left out with --system": ["verify", "--config", "small"],
     "--tiling must be left out with --system": ["explain", "--tiling", "free"],
@@ -65,6 +85,6 @@ def test_options_that_mean_nothing_for_a_system(system: str, text: str, capsys: 
 
 
 def test_options_that_need_a_system(capsys: pytest.CaptureFixture[str]) -> None:
-    for option, value in (("--mode", "latency"), ("--inferences", "3")):
+    for option, value in (("--mode", "latency"), ("--inferences", "3"), ("--plan", "a"), ("--save-plan", "a")):
         assert main(["run", "zoo:resnet8", option, value]) == 2
         assert capsys.readouterr().err == f"dovetail: error: {option} must come with --system\n"
