@@ -14,12 +14,13 @@ from dovetail.isa.config.system import System
 from dovetail.sw.compiler.options import MODES
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.network.layout import Sample
+from dovetail.sw.runtime.clock import clock_text
 from dovetail.sw.runtime.saved_plan import load_plan, save_plan
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network, read_graph
 
 OF_ONE = ("config", "tiling", "round_trip", *SETTINGS)
 """Options about one accelerator, as arguments are called."""
-OF_PLANNING = ("mode", "inferences", "effort", "save_plan")
+OF_PLANNING = ("mode", "inferences", "effort", "host_cost", "save_plan")
 """Those that a plan follows from, or that write one."""
 OF_SYSTEMS = ("mode", "inferences", "plan", "save_plan")
 """Those that mean something for a system only."""
@@ -63,7 +64,11 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
         for name in OF_PLANNING:
             if getattr(args, name) is not None:
                 raise DovetailError(f"{_flag(name)} must be left out with --plan")
-        return load_plan(args.plan, read_graph(args.network, shapes_of(args)), system)
+        saved = load_plan(args.plan, read_graph(args.network, shapes_of(args)), system)
+        if saved.host_cycles and saved.clock != clock_of(args):
+            wanted = "left out" if saved.clock is None else clock_text(saved.clock)
+            raise DovetailError(f"--clock must be {wanted} with {args.plan}, whose cycles of the host follow from it")
+        return saved
     mode = args.mode or MODES[0]
     count = args.inferences
     if count is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -24,7 +24,8 @@ from dovetail.isa.config.memory import table_of
 from dovetail.isa.config.system import System
 from dovetail.isa.host import VERSION as INSTRUCTION_SET
 from dovetail.isa.instructions.table import PAGE_BYTES
-from dovetail.isa.timing.jobs import Job
+from dovetail.isa.timing.jobs import LONGEST, AnyJob, HostJob, Job
+from dovetail.sw.compiler.devices.host_layers import HostLayers
 from dovetail.sw.compiler.devices.plan import Plan, Task
 from dovetail.sw.compiler.options import MODES, Options
 from dovetail.sw.errors import DovetailError, first_line
@@ -54,6 +55,7 @@ def save_plan(network: SystemNetwork, path: str | Path) -> None:
         "network": {"name": plan.graph.name, "sha256": digest(plan.graph)},
         "system": described(plan.system),
         "mode": network.mode,
+        "clock_hz": network.clock,
         "options": asdict(network.options),
         "alone_cycles": network.alone,
         "memory_bytes": plan.memory_bytes,
@@ -150,9 +152,11 @@ def described(system: System) -> dict[str, Any]:
 
 def _job(task: Task) -> dict[str, Any]:
     job = task.job
-    return {
-        "accelerator": job.accelerator,
-        "address": job.address,
+    if isinstance(job, HostJob):
+        told: dict[str, Any] = {"host_cycles": job.cycles}
+    else:
+        told = {"accelerator": job.accelerator, "address": job.address}
+    return told | {
         "after": job.after,
         "earliest": job.earliest,
         "nodes": task.nodes,
@@ -211,22 +215,37 @@ def _network(told: Mapping[str, Any], contents: bytes, graph: ir.Graph, system: 
     for found in where:
         for name in {*found, *graph.given, *graph.wanted}:
             _within(found[name], graph.tensors[name].bytes, size)
-    tasks = tuple(_task(number, job, images, len(where)) for number, job in enumerate(told["jobs"]))
-    network = SystemNetwork(Plan(system, graph, tasks, where, size, tuple(images.items())), options, told["mode"])
+    tasks = tuple(_task(number, job, images, graph, where) for number, job in enumerate(told["jobs"]))
+    clock = None if told["clock_hz"] is None else float(told["clock_hz"])
+    plan = Plan(system, graph, tasks, where, size, tuple(images.items()))
+    network = SystemNetwork(plan, options, told["mode"], clock)
     alone = {part.name: told["alone_cycles"][part.name] for part in system.accelerators}
-    network.alone = {name: None if cycles is None else _whole(cycles, 1 << 62) for name, cycles in alone.items()}
+    network.alone = {name: None if cycles is None else _whole(cycles, LONGEST) for name, cycles in alone.items()}
     return network
 
 
-def _task(number: int, told: Mapping[str, Any], images: Mapping[int, NDArray[np.uint8]], inferences: int) -> Task:
-    image = images[told["address"]]
-    if not len(image) or len(image) % PAGE_BYTES:
-        raise PlanError(f"job {number}: program must be pages of {PAGE_BYTES} bytes, not {len(image)} bytes")
+def _task(
+    number: int,
+    told: Mapping[str, Any],
+    images: Mapping[int, NDArray[np.uint8]],
+    graph: ir.Graph,
+    where: Sequence[dict[str, int]],
+) -> Task:
     after = tuple(_whole(other, number - 1) for other in told["after"])
-    earliest = _whole(told["earliest"], 1 << 62)
-    job = Job(str(told["accelerator"]), image.view(np.uint64), told["address"], after=after, earliest=earliest)
-    inference = _whole(told["inference"], inferences - 1)
-    return Task(job, tuple(map(str, told["nodes"])), str(told["share"]), inference)
+    earliest = _whole(told["earliest"], LONGEST)
+    inference = _whole(told["inference"], len(where) - 1)
+    names = tuple(map(str, told["nodes"]))
+    if "host_cycles" in told:
+        nodes = {node.name: node for node in graph.nodes}
+        layers = HostLayers(graph, tuple(nodes[name] for name in names), where[inference])
+        job: AnyJob = HostJob(_whole(told["host_cycles"], LONGEST), after, earliest, layers)
+    else:
+        image = images[told["address"]]
+        if not len(image) or len(image) % PAGE_BYTES:
+            raise PlanError(f"job {number}: program must be pages of {PAGE_BYTES} bytes, not {len(image)} bytes")
+        words = image.view(np.uint64)
+        job = Job(str(told["accelerator"]), words, told["address"], after=after, earliest=earliest)
+    return Task(job, names, str(told["share"]), inference)
 
 
 def _whole(value: Any, most: int) -> int:
