@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -213,7 +213,7 @@ class _Plain(ast.NodeTransformer):
     """Writes the user's metrics out, and those of a network as one name that no user can write."""
 
     def __init__(self, scope: Scope) -> None:
-        self.own = {name: (text, Scope(scope.networks, scope.own[:n])) for n, (name, text) in enumerate(scope.own)}
+        self.own = {name: (text, replace(scope, own=scope.own[:n])) for n, (name, text) in enumerate(scope.own)}
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # the visitor's own way of naming methods
         assert isinstance(node.value, ast.Name)

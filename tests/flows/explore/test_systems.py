@@ -142,7 +142,8 @@ def test_a_space_file(system: Path) -> None:
         f'[[network]]\nsource = "{NETWORK}"\n[base]\nsystem = "system.toml"\nmode = "throughput"\n'
         '[axes]\naccelerators = ["tiny", "2*tiny", "2 * tiny + wide"]\nmemory_model = ["fixed", "sdram"]\n'
         'clock = ["50 MHz", "100 MHz"]\n'
-        '[goals]\nconstraints = ["accelerator_count <= 2", "gain >= 1.5"]\n'
+        '[goals]\nconstraints = ["accelerator_count <= 2", "gain >= 1.5", "value > 0"]\n'
+        '[metrics]\nvalue = "max gain / lut"\n'
     )
     space = load(path)
     assert (len(space), space.objectives, space.scenario, space.scenario_axes) == (12, ("interval", "lut"), EACH, ())
