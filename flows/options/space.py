@@ -24,7 +24,6 @@ _OF_ONE = (
     "study",
     "config",
     "tiling",
-    "host_cost",
     "with",
     *(name for name in SETTINGS if name not in SYSTEM_PARAMETERS),
 )

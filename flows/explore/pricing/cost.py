@@ -58,7 +58,8 @@ class Cost:
     the energy (see `dovetail.sw.analysis.cost.activity`).
 
     Of a system, ``cycles`` are those of an inference from its start to its end, ``kinds`` tell how many accelerators
-    are busy in the cycles of the plan per inference, and ``activity`` is in ``system``.
+    are busy in the cycles of the plan per inference, ``host_cycles`` are among ``cycles``, and ``activity`` is in
+    ``system``.
     """
 
     cycles: int

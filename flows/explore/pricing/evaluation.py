@@ -54,7 +54,7 @@ def price(
     Raises CompileError where the network does not fit the configuration.
     """
     if isinstance(config, Deployment):
-        return systems.price_on_system(graph, config, effort)
+        return systems.price_on_system(graph, config, effort, host_cost)
     compiled = compile_network(graph, config, tiling=tiling, effort=effort, host=host_cost)
     report, activity = compiled.report(), activity_of(compiled)
     nodes = {node.name: node for node in graph.nodes}

@@ -12,6 +12,7 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.instructions.table import WORD_BYTES
 from dovetail.isa.timing.jobs import STARTED
 from dovetail.sw.analysis.cost.activity import EVENTS, events_of
+from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 
@@ -19,18 +20,18 @@ BUSY = ("all busy", "some busy", "all idle")
 """What the cycles of a plan are told apart by: how many accelerators run something."""
 
 
-def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0) -> Cost:
+def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0, host: HostCost | None = None) -> Cost:
     """The cost of an inference of a plan. Raises CompileError where there is none."""
     system, inferences = deployment.system, deployment.inferences
-    network = plan_network(graph, system, mode=deployment.mode, inferences=inferences, effort=effort)
+    network = plan_network(graph, system, mode=deployment.mode, inferences=inferences, effort=effort, host=host)
     events = _events(network)
     cycles, macs = network.times.cycles, sum(map(graph.macs, graph.nodes))
     read, written = (sum(of[f"dram_{way}_bytes"] for of in events.values()) for way in ("read", "write"))
     lines = [line for line in network.times.timelines if line is not None]
     nodes = {node.name: node for node in graph.nodes}
-    # What has no timeline is the host's: its cycles are in those of the plan.
+    # What has no timeline is the host's.
     done = zip(network.plan.tasks, network.times.timelines, strict=True)
-    host = dict.fromkeys(name for task, line in done if line is None for name in task.nodes)
+    on_host = dict.fromkeys(name for task, line in done if line is None for name in task.nodes)
     alone = [of for of in network.alone.values() if of]
     return Cost(
         cycles=_longest(network),
@@ -39,8 +40,8 @@ def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0) -> Co
         read_bytes=round(read / inferences),
         write_bytes=round(written / inferences),
         kinds=_busy(network),
-        host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in host),
-        host_cycles=0,
+        host=tuple((name, nodes[name].op, graph.macs(nodes[name])) for name in on_host),
+        host_cycles=round(network.host_cycles / inferences),
         system=SystemCost(
             inferences=inferences,
             plan_cycles=cycles,

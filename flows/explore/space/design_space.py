@@ -206,6 +206,8 @@ class Space:
                 raise ConfigError(f'axes must be configuration parameters, not "{name}"{nearest(name, SLOWEST_FIRST)}')
         object.__setattr__(self, "axes", {name: _read(name, values) for name, values in self.axes.items()})
         check_axes(self.base, self.axes)
+        if isinstance(self.base, Deployment) and self.host_cost.clock:
+            raise ConfigError("host_cost must be in cycles of the accelerators for systems, not of a host's own clock")
         check_shape(self.axes)
         if prod(map(len, self.axes.values())) > MOST:
             raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")

@@ -59,7 +59,7 @@ class Work:
     @property
     def total(self) -> float | None:
         """Cycles in all."""
-        return None if self.host_cycles is None else self.cycles + self.host_cycles
+        return None if self.host_cycles is None else self.cycles + self._beside
 
     @property
     def seconds(self) -> float | None:
@@ -69,7 +69,12 @@ class Work:
     @property
     def period(self) -> float | None:
         """Cycles from one result to the next, those of the host among them."""
-        return None if self.host_cycles is None else self.interval + self.host_cycles
+        return None if self.host_cycles is None else self.interval + self._beside
+
+    @property
+    def _beside(self) -> float:
+        """Cycles of the host that are not among the others: a system's plan has them."""
+        return self.host_cycles or 0 if self.shared is None else 0
 
     @property
     def watts(self) -> float | None:
@@ -181,10 +186,14 @@ METRICS: dict[str, Metric] = {
 }  # fmt: skip
 """Every metric of a configuration, in the order of tables."""
 _OF_A_SYSTEM = (
-    replace(METRICS["cycles"], doc="exact cycles of an inference from its start to its end, of several the slowest"),
+    replace(
+        METRICS["cycles"], rests_on=(HOST,),
+        doc="cycles of an inference from the host's turn to its end, of several the slowest; exact but for layers of"
+        " the host",
+    ),
     Metric(
         "interval", "interval", "cycles", False, "cycles from one result to the next while all accelerators are busy;"
-        " with the mode latency those of an inference", lambda w: w.interval,
+        " with the mode latency those of an inference", lambda w: w.interval, (HOST,),
     ),
     Metric(
         "gain", "gain", "", True, "how many times as long the fastest of the accelerators takes alone, over the"
@@ -202,6 +211,8 @@ _OF_A_SYSTEM = (
         "accelerator_count", "number of accelerators", "", False, "accelerators of the system",
         lambda d: len(d.configs), fixed=True,
     ),
+    replace(METRICS["host_cycles"], doc="cycles of the host's layers, which are among those of the plan; an estimate"),
+    replace(METRICS["total_cycles"], doc="cycles, those of the host's layers among them"),
     replace(METRICS["sram"], title="SRAM each", doc="on-chip memory of an accelerator, of different ones the most"),
     Metric(
         "total_sram", "total SRAM", "B", False, "on-chip memory of all accelerators", lambda d: d.total_sram, fixed=True
