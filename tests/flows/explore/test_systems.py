@@ -5,17 +5,23 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dovetail.flows.cli import main
 from dovetail.flows.explore.pricing.cost import Cost
+from dovetail.flows.explore.pricing.evaluation import price
+from dovetail.flows.explore.results.outcome import Outcome
+from dovetail.flows.explore.results.row import energy_parts, row_of
+from dovetail.flows.explore.results.table import notes_of
 from dovetail.flows.explore.space import space_json
 from dovetail.flows.explore.space.deployment import Deployment, changed_design
 from dovetail.flows.explore.space.design_space import EACH, Space, Workload
 from dovetail.flows.explore.space.file import SpaceError, load
 from dovetail.flows.explore.space.metrics import area_of_design
+from dovetail.flows.explore.space.networks import read
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.system import Part, System
@@ -105,10 +111,6 @@ def test_energy_and_area_are_those_of_all_accelerators() -> None:
     assert isinstance(deployment, Deployment)
     assert area_of_design(deployment).lut == 2 * area_of(TINY).lut
     assert area_of_design(deployment).error == area_of(TINY).error
-    from dovetail.flows.explore.pricing.evaluation import price
-    from dovetail.flows.explore.results.row import energy_parts
-    from dovetail.flows.explore.space.networks import read
-
     cost = price(read(space.workloads[0]).graph, deployment)
     assert cost.system
     table = load_table(next(iter(TABLES)))
@@ -215,3 +217,23 @@ def test_kinds_that_nobody_knows(run: Command, system: Path) -> None:
         "dovetail: error: accelerators must be lanes such as 8x8, names of the system's file (tiny, wide) or presets,"
         " not 'tony'; did you mean \"tiny\"?\n"
     )
+
+
+def test_layers_of_the_host() -> None:
+    """They are among the plan's cycles, and counted once."""
+    changes = {"accelerators": "tiny"}
+    design = changed_design(base(), changes)
+    assert isinstance(design, Deployment)
+    space = Space((Workload("zoo:attention_block"),), base(), {"accelerators": ("tiny",)})
+    graph = read(space.workloads[0]).graph
+    cost = price(graph, design, host_cost=space.host_cost)
+    network = plan_network(graph, design.system, effort=0, host=space.host_cost)
+    assert cost.cycles == network.times.cycles
+    assert cost.host_cycles == network.host_cycles > 0
+    assert cost.host
+    row = row_of(space, space.point(0), [cost])
+    assert row.values["total_cycles"] == row.values["cycles"] == cost.cycles
+    assert row.values["fps"] == pytest.approx(1e8 / cost.cycles)
+    assert "times include an estimate of the host" in " ".join(notes_of(Outcome(space, (row,)), ["cycles"]))
+    with pytest.raises(ConfigError, match="host_cost must be in cycles of the accelerators for systems"):
+        replace(space, host_cost=replace(space.host_cost, clock=1e9))
