@@ -21,6 +21,7 @@ from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.system import Begun, time_system
 from dovetail.sw import frontend
+from dovetail.sw.compiler.plan import choices
 from dovetail.sw.runtime.compiled_network import compile_network
 
 
@@ -63,9 +64,14 @@ def main() -> None:
     def same_point(_: int) -> None:
         compile_network(graph, config).report()
 
+    def without_choice(_: int) -> None:
+        choices.forget()
+        compile_network(graph, config).report()
+
     print(f"compile + timing, a configuration not seen before: {median(sweep_point, arguments.runs):.3f} s")
     same_point(0)
     print(f"compile + timing, the same configuration again:    {median(same_point, arguments.runs):.3f} s")
+    print(f"the same, with all plans tried again:              {median(without_choice, arguments.runs):.3f} s")
     compiled = compile_network(graph, config)
     random = np.random.default_rng(1)
     inputs = random.integers(-128, 128, (arguments.runs + 1, *graph.inputs[0].shape)).astype(graph.inputs[0].dtype)

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,9 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
+from dovetail.sw.compiler.plan import choices
 from dovetail.sw.compiler.plan.cascades import Traffic, choose
+from dovetail.sw.compiler.plan.choices import Choice
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -38,7 +41,34 @@ left out: a guess. Plans of effort 0 are written until it is sure that they take
 
 
 def plan(partition: Partition) -> Draft:
-    """The draft whose program takes the fewest cycles.
+    """The draft whose program takes the fewest cycles, by `search` or as it is remembered. Raises CompileError."""
+    key = choices.key_of(partition.graph, partition.config, partition.options, partition.given)
+    if (choice := choices.get(key)) and (known := _draft_of(partition, choice)):
+        return known
+    best, cycles = search(partition)
+    if choice := best.choice(cycles):
+        choices.put(key, choice)
+    return best
+
+
+def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
+    """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
+    sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
+    sizes[partition.config.sram] = partition
+    if choice.sram not in sizes or (choice.effort, choice.resident) not in _ways(partition.options):
+        return None
+    try:
+        draft = Draft(sizes[choice.sram], choice.effort, choice.resident)
+    except CompileError:
+        return None
+    found = draft.cascaded() if choice.cascaded else draft
+    if found and choice.sram != partition.config.sram:
+        found = found.moved(partition.config)
+    return found if found and found.cycles({}, None) == choice.cycles else None
+
+
+def search(partition: Partition) -> tuple[Draft, int]:
+    """The draft whose program takes the fewest cycles, and these.
 
     The best schedule of each layer need not be the best for the network, so there is a draft of it for every effort up
     to the wanted one, and one without anything that stays in SRAM; and the same for smaller memories, so that more SRAM
@@ -65,7 +95,7 @@ def plan(partition: Partition) -> Draft:
         # Else another one has fewer on the larger memory.
         if cycles < least and (moved := found.on(partition.config, cycles)):
             best, least = min((best, least), moved, key=itemgetter(1))
-    return best
+    return best, least
 
 
 def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int]:
@@ -114,20 +144,19 @@ class Draft:
         self.fused = any(isinstance(stage.tail, ir.Pointwise) for segment in self.segments for stage in segment.stages)
         self._emitters: dict[int, Emitter] = {}
         self._inner: Draft | None = None
-        self._later: dict[str, int] = {}
+        self._later: Mapping[str, int] = {}
 
     def on(self, config: Config, cycles: int) -> tuple[Draft, int] | None:
         """The same draft, which takes ``cycles``, on the larger SRAM of ``config``, and its cycles there. If there are
         additional waits, tensors near them are tried at other places within their banks, one after the other. None if
         its order of operations would not do there (`Emitter.meets`).
         """
-        partition = replace(self.partition, config=config)
-        best = self._moved(partition, {})
+        best = self.moved(config)
         least = best.cycles({}, None)
         if least is None:
             return None
         for name, later in self._places(best) if least > cycles else ():
-            other = self._moved(partition, {**best._later, name: later})
+            other = self.moved(config, {**best._later, name: later})
             if (found := other.cycles({}, least - 1)) is not None:
                 best, least = other, found
                 if least == cycles:
@@ -160,10 +189,19 @@ class Draft:
         except CompileError:
             return None
 
-    def _moved(self, partition: Partition, later: dict[str, int]) -> Draft:
+    def moved(self, config: Config, later: Mapping[str, int] = MappingProxyType({})) -> Draft:
+        """The same draft on the larger SRAM of ``config``; ``later``: as of `residency.Plan.alive`."""
         moved = copy(self)
-        moved.partition, moved._inner, moved._later, moved._emitters = partition, self, later, {}
+        moved.partition = replace(self.partition, config=config)
+        moved._inner, moved._later, moved._emitters = self, later, {}
         return moved
+
+    def choice(self, cycles: int) -> Choice | None:
+        """What it is known by, if it takes ``cycles``; None where more would have to be remembered: tensors' places."""
+        draft = self._inner or self
+        cascaded = self.partition.whole is not None
+        choice = Choice(draft.partition.config.sram, self.effort, self.resident, cascaded, cycles)
+        return None if self._later else choice
 
     def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
         """Other places of tensors near the layers that wait: by how many banks they start later."""

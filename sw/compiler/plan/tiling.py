@@ -18,7 +18,7 @@ from dovetail.isa.config.given import MAX_SRAM
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.plan import pricing, schedule_cache
+from dovetail.sw.compiler.plan import choices, pricing, schedule_cache
 from dovetail.sw.compiler.plan.candidates import Estimates, all_stay, cheapest, cheapest_of, estimates_of
 from dovetail.sw.compiler.plan.estimate import Costs, Counts, array_total, costs_of, lower_bound, transfers
 from dovetail.sw.compiler.plan.grid import Grid
@@ -104,7 +104,8 @@ def search(config: Config, layer: ConvLayer, space: Space, effort: int) -> Tilin
 
 
 def forget() -> None:
-    """Forget all schedules and costs of this process; schedules in the cache stay."""
+    """Forget all schedules, costs and choices of this process; what is in the cache stays."""
+    choices.forget()
     _choose.cache_clear()
     _by_estimate.cache_clear()
     _known.cache_clear()
