@@ -109,7 +109,9 @@ def _check_confirm(args: argparse.Namespace, space: Space | None) -> None:
         with _store_of(args) as store:
             space = store.sweep().space
     if isinstance(space.base, Deployment):
-        raise DovetailError("--confirm must be left out of a sweep of systems; `dovetail verify --system` checks one")
+        raise DovetailError(
+            "--confirm must be left out of a sweep of systems; `dovetail verify --system` takes its files"
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import ALL
 from dovetail.flows.report.charts import pareto
 from dovetail.flows.report.page import render
+from dovetail.flows.report.system_files import write_systems
 from dovetail.isa.common.files import write_atomically
 
 EXPLAINED = 8
@@ -20,7 +21,8 @@ EXPLAINED = 8
 def write_files(
     folder: Path, results: Results, networks: Sequence[str], records: Sequence[Record], version: str
 ) -> dict[str, Path]:
-    """Write results.csv, layers.csv (of the points that the page explains), pictures and report.html below ``folder``.
+    """Write results.csv, layers.csv (of the points that the page explains), pictures and report.html below ``folder``,
+    and the best systems of a sweep of systems.
 
     Returns their paths, by what they are. ``networks``: names of the space's workloads; ``version``: of the compiler
     that the results are of. Bars of cycles are drawn of a sweep that is small enough to read them. Raises OSError.
@@ -35,10 +37,13 @@ def write_files(
     if pareto.of_results(results):
         picture = results.pareto()
         files |= {f"pareto_{fmt}": (f"pareto.{fmt}", figure_bytes(picture, fmt)) for fmt in FORMATS}
-    explanations, _ = explain_rows(results.space, results.apart().worth_explaining(EXPLAINED))
+    best = results.apart().worth_explaining(EXPLAINED)
+    explanations, _ = explain_rows(results.space, best)
     if explanations:
         files["layers"] = "layers.csv", layers_of(results.rows, explanations).to_csv()
     files["page"] = "report.html", render(results, explanations, version=version)
     for name, data in files.values():
         write_atomically(folder / name, data)
-    return {what: folder / name for what, (name, _) in files.items()}
+    systems = write_systems(folder, results.space, best)
+    paths = {what: folder / name for what, (name, _) in files.items()}
+    return paths | ({"systems": systems} if systems else {})

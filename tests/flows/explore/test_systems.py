@@ -98,7 +98,24 @@ def test_a_sweep(run: Command, system: Path, tmp_path: Path) -> None:
         assert 0 < row.values["utilisation"] < 1
         assert row.values["roofline"] > 1
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"results.csv", "results.sqlite", "report.html", "cycles.png", "pareto.png", "pareto.svg"}
+    assert names == {
+        "results.csv",
+        "results.sqlite",
+        "report.html",
+        "cycles.png",
+        "pareto.png",
+        "pareto.svg",
+        "systems",
+    }
+    points = sorted((tmp_path / "out" / "systems").glob("point-*.toml"))
+    able = [row for row in results.rows if not row.error]
+    assert [path.name for path in points] == [f"point-{row.number}.toml" for row in able]
+    for path, row in zip(points, able, strict=True):
+        assert isinstance(row.config, Deployment)
+        assert replace(System.load(path), bus=None) == row.config.system
+    inferences = 1 if row.config.mode == "latency" else 3
+    told = f" --mode throughput --inferences {inferences}" if inferences > 1 else ""
+    assert f"# dovetail run {NETWORK} --system {path.name} --effort 0{told}\n" in path.read_text()
     again = json.loads(run(*arguments, "--json")[1])
     assert (again["reused"], again["failed"], again["objectives"]) == (6, 2, ["cycles", "interval", "lut"])
     resumed = json.loads(run("--resume", "--output", tmp_path / "out", "--objectives", "max gain,lut", "--json")[1])
@@ -182,7 +199,7 @@ REFUSED = {
     "accelerators are those of --system and --accelerators; leave out --config": ("{system}", "--config", "small"),
     "accelerators are those of --system and --accelerators; leave out --tiling": ("{system}", "--tiling", "free"),
     "accelerators are those of --system and --accelerators; leave out --study": ("{system}", "--study"),
-    "--confirm must be left out of a sweep of systems; `dovetail verify --system` checks one": (
+    "--confirm must be left out of a sweep of systems; `dovetail verify --system` takes its files": (
         "{system}", "--confirm", "all",
     ),
     "--resume takes the space from the store; leave out --accelerators": ("--resume", "--accelerators", "8x8"),
