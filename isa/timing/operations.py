@@ -7,7 +7,7 @@ register's values, one element per operation of a unit, in program order.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import product, repeat
 from typing import cast, overload
 
 import numpy as np
@@ -234,7 +234,7 @@ class UnitOperations:
         table = np.stack([self.ops, *columns], axis=1, dtype=np.uint32, casting="unsafe")
         keys: list[bytes] = table.view(f"V{table.itemsize * table.shape[1]}").ravel().tolist()
         known = rules.durations
-        cycles = np.array([known.get(key, -1) for key in keys], np.int64)
+        cycles = np.fromiter(map(known.get, keys, repeat(-1)), np.int64, len(keys))
         for place in np.flatnonzero(passes & (cycles < 0)).tolist():
             found = known.get(keys[place])
             if found is None:
