@@ -11,8 +11,9 @@ were compiled for a slower memory: they load less at a time, and less in all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import Job
@@ -30,8 +31,8 @@ from dovetail.sw.network import ir
 LATER = (0, 64, 32, 16, 8, 4)
 """By what part of an inference's cycles an accelerator begins later than the one before it, divided by their number;
 0: at once."""
-CLOSER = 4
-"""How often a better start is looked for between those, each time half as far away."""
+CLOSER = (0, 2, 4, 6)
+"""By effort, how often better starts are looked for beside those, each time half as far away."""
 CROWDED = 1.01
 """By how much inferences may take longer than without contention, before programs for a slower memory are tried."""
 
@@ -39,7 +40,7 @@ CROWDED = 1.01
 @dataclass(frozen=True)
 class Trial:
     """A timetable and the programs of its legs, in memory as ``layout`` has it; its jobs, and how long they take.
-    ``later``: how many cycles after the one before it an accelerator begins; ``rivals``: see
+    ``starts``: from which cycles on accelerators begin, in the order of their first visits; ``rivals``: see
     :func:`~dovetail.sw.compiler.devices.pieces.targets_of`."""
 
     table: Timetable
@@ -48,7 +49,7 @@ class Trial:
     rivals: int
     jobs: tuple[Job, ...] = ()
     cycles: int = 0
-    later: int = 0
+    starts: tuple[int, ...] = ()
 
 
 def throughput_plan(system: System, graph: ir.Graph, options: Options, inferences: int, *, legs: bool = True) -> Plan:
@@ -167,30 +168,35 @@ class _Search:
     # --- starts ------------------------------------------------------------------------------------------------
 
     def timed(self, trial: Trial) -> Trial:
-        """The trial with about the best starts."""
-        span = trial.table.cycles / self.inferences
-        tries = [int(span / part) if part else 0 for part in (LATER if trial.table.several else LATER[:1])]
-        return min((self._begun(trial, later) for later in tries), key=lambda one: one.cycles)
+        """The trial with about the best starts: accelerators begin equally long after one another."""
+        count, span = trial.table.working, trial.table.cycles / self.inferences
+        tries = [int(span / part) if part else 0 for part in (LATER if count > 1 else LATER[:1])]
+        found = (self._begun(trial, [later * place for place in range(count)]) for later in tries)
+        return min(found, key=lambda one: one.cycles)
 
     def closer(self, trial: Trial) -> Trial:
-        """The trial with better starts, if there are."""
-        step = (trial.later or trial.table.cycles / self.inferences / max(LATER)) / 2
-        for _ in range(CLOSER if trial.table.several else 0):
-            tries = [self._begun(trial, max(int(trial.later + way), 0)) for way in (-step, step)]
-            trial = min([trial, *tries], key=lambda one: one.cycles)
-            step /= 2
+        """The trial with better starts, if there are: of all accelerators, then of each by itself."""
+        count, first = trial.table.working, trial.table.cycles / self.inferences / max(LATER)
+        rounds = [max(trial.starts[-1] / count, first) / 2**half for half in range(1, CLOSER[self.options.effort] + 1)]
+        each = [[int(other == place) for other in range(count)] for place in range(1, count)]
+        for directions in ([[*range(count)]], each) if count > 1 else ():
+            for step, direction, way in product(rounds, directions, (-1, 1)):
+                starts = [
+                    max(int(had + way * step * part), 0) for had, part in zip(trial.starts, direction, strict=True)
+                ]
+                trial = min(trial, self._begun(trial, starts), key=lambda one: one.cycles)
         return trial
 
-    def _begun(self, trial: Trial, later: int) -> Trial:
-        """The trial with accelerators that begin so many cycles after one another."""
+    def _begun(self, trial: Trial, starts: Sequence[int]) -> Trial:
+        """The trial with these starts."""
         jobs, places = list[Job](), dict[int, int]()
         for visit in trial.table.visits:
             name, words = self.system.accelerators[visit.accelerator].name, trial.codes[visit.leg].segments[0].words
             first = visit.accelerator not in places
             place = places.setdefault(visit.accelerator, len(places))
-            jobs.append(Job(name, words, after=visit.after, earliest=later * place if first else 0))
+            jobs.append(Job(name, words, after=visit.after, earliest=starts[place] if first else 0))
         cycles = time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
-        return replace(trial, jobs=tuple(jobs), cycles=cycles, later=later)
+        return replace(trial, jobs=tuple(jobs), cycles=cycles, starts=tuple(starts))
 
     # --- the plan ----------------------------------------------------------------------------------------------
 

@@ -35,9 +35,9 @@ class Timetable:
     cycles: float
 
     @property
-    def several(self) -> bool:
-        """Whether several accelerators work."""
-        return len({visit.accelerator for visit in self.visits}) > 1
+    def working(self) -> int:
+        """How many accelerators have something to do."""
+        return len({visit.accelerator for visit in self.visits})
 
 
 def timetable(
