@@ -172,7 +172,7 @@ class SystemNetwork:
             plans["each layer shared by itself"] = plan(longest=1)
             if len({part.config for part in self.system.accelerators}) > 1:
                 plans["shares of equal size"] = plan(even=True)
-        elif len(self.plan.tasks) > self.inferences and any(self.alone.values()):
+        elif not self.host_reasons and len(self.plan.tasks) > self.inferences and any(self.alone.values()):
             whole = throughput_plan(self.system, self.graph, self.options, self.inferences, legs=False)
             plans["each inference on one accelerator"] = whole
         return {name: _cycles(found) for name, found in plans.items()}
@@ -263,7 +263,8 @@ def plan_network(
             least = min(filter(None, shared.plans_alone.values()), key=_cycles)
             return SystemNetwork(least, options, clock=clock)
         return SystemNetwork(throughput_plan(system, graph, options, 1), options)
-    return SystemNetwork(throughput_plan(system, graph, options, inferences), options, mode)
+    plan = throughput_plan(system, graph, options, inferences, clock=clock)
+    return SystemNetwork(plan, options, mode, clock)
 
 
 def _cycles(plan: Plan) -> int:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import AnyJob, HostJob, Job
+from dovetail.isa.timing.jobs import AnyJob, HostJob
 from dovetail.isa.timing.system import time_jobs
-from dovetail.sw.compiler.compile import Code
-from dovetail.sw.compiler.devices.host_layers import HostLayers, host_cycles, host_reasons, orders
-from dovetail.sw.compiler.devices.pieces import Prices, compiled, targets_of
-from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
-from dovetail.sw.compiler.devices.shares import WHOLE, Region, share_of
-from dovetail.sw.compiler.devices.stages import LONGEST, Stage, Stages
+from dovetail.sw.compiler.devices.host_layers import host_reasons, orders
+from dovetail.sw.compiler.devices.pieces import Prices, targets_of
+from dovetail.sw.compiler.devices.plan import Plan
+from dovetail.sw.compiler.devices.stages import LONGEST, Stages
+from dovetail.sw.compiler.devices.turns import Turn, Turns, Unable
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import HOST, Step
-from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
-
-Bytes = tuple[str, Region]
-"""Some of a tensor, with the name of the tensor whose bytes it shares."""
-Codes = dict[tuple[Config, int], Code | None]
-"""Programs, by what they are compiled for and the identity of their share."""
-
-
-class Turn(NamedTuple):
-    """Nodes that have their turn together: as a stage of accelerators, or, without one, at the host."""
-
-    nodes: Sequence[ir.Node]
-    stage: Stage | None
 
 
 def latency_plan(
@@ -63,37 +47,26 @@ def latency_plan(
         search = Stages(system, graph, step.nodes, prices, effort=options.effort, longest=longest, even=even)
         return [Turn(search.nodes[stage.first : stage.last], stage) for stage in search.find()]
 
-    found = []
+    maker, found = Turns(system, graph, options, clock), list[Plan]()
     for steps in orders(graph, host_reasons(system, graph, options)):
         order = [turn for step in steps for turn in ([Turn(step.nodes, None)] if step.device == HOST else turns(step))]
-        codes: Codes = {}
-        found.append(_plan(system, graph, order, options, clock, codes))
-        spread = _spread(system, graph, order, [task.job for task in found[-1].tasks])
+        found.append(maker.plan(order))
+        spread = _spread(system, graph, order, found[-1].jobs)
         if spread != order:
-            found.append(_plan(system, graph, spread, options, clock, codes))
+            found.append(maker.plan(spread))
     return _best(found)
 
 
 def alone_plan(system: System, name: str, graph: ir.Graph, options: Options, clock: float | None = None) -> Plan | None:
     """The plan of a graph on one accelerator and the host, while the others rest; None if the accelerator cannot
     compute what others could. Parameters and errors are those of :func:`latency_plan`."""
-    found = []
+    maker, found = Turns(system, graph, options, clock), list[Plan]()
     for steps in orders(graph, host_reasons(system, graph, options)):
-        order = list[Turn]()
-        for step in steps:
-            share = None if step.device == HOST else share_of(graph, step.nodes, WHOLE, {})
-            shares = tuple(share if part.name == name else None for part in system.accelerators)
-            stage = Stage(0, len(step.nodes), WHOLE, (), shares, 0, exact=False, effort=options.effort)
-            order.append(Turn(step.nodes, stage if share else None))
         try:
-            found.append(_plan(system, graph, order, options, clock, {}))
+            found.append(maker.plan(maker.alone(steps, name)))
         except Unable:
             continue
     return _best(found) if found else None
-
-
-class Unable(CompileError):
-    """An accelerator cannot compute its share in one program."""
 
 
 def _best(plans: Sequence[Plan]) -> Plan:
@@ -137,72 +110,3 @@ def _spread(system: System, graph: ir.Graph, order: Sequence[Turn], jobs: Sequen
         ends |= dict.fromkeys((node.name for node in nodes), end)
         found.append(Turn(nodes, stage))
     return found
-
-
-def _plan(
-    system: System, graph: ir.Graph, order: Sequence[Turn], options: Options, clock: float | None, codes: Codes
-) -> Plan:
-    """The jobs of turns, and where everything lies. ``codes``: of turns with the same shares in the same order."""
-    shares = [share for _, stage in order if stage for share in stage.shares if share]
-    host = [HostLayers(graph, tuple(nodes), {}) for nodes, stage in order if not stage]
-    layout = Layout(graph, shares, more=[name for layers in host for name in (*layers.reads, *layers.writes)])
-    tasks, writes = list[Task](), list[list[Bytes]]()
-
-    def whole(names: Sequence[str]) -> list[Bytes]:
-        return [(layout.roots[name], Region(graph.tensors[name], WHOLE, (0, 1))) for name in names]
-
-    def wait(reads: Sequence[Bytes]) -> tuple[int, ...]:
-        after = [n for n, made in enumerate(writes) if any(_meets(one, other) for one in made for other in reads)]
-        return _nearest(after, [task.job for task in tasks])
-
-    for nodes, stage in order:
-        names = tuple(node.name for node in nodes)
-        if stage is None:
-            layers = HostLayers(graph, tuple(nodes), layout.where[0])
-            cycles = host_cycles(options, graph, nodes, clock)
-            tasks.append(Task(HostJob(cycles, wait(whole(layers.reads)), work=layers), names))
-            writes.append(whole(layers.writes))
-            continue
-        for part, config, share in zip(
-            system.accelerators, targets_of(system, stage.rivals), stage.shares, strict=True
-        ):
-            if share is None:
-                continue
-            key = config, id(share)
-            if key not in codes:
-                pieces = replace(options, effort=stage.effort)
-                codes[key] = compiled(config, share, pieces, share.given(layout.where[0], layout.start))
-            code = codes[key]
-            if code is None:
-                raise Unable(f"layer {names[0]!r}: {part.name} cannot compute it")
-            words, address = layout.program(code)
-            job = Job(part.name, words, address, 0, wait(_bytes(layout, share.reads)))
-            region = next(iter(share.writes.values()))
-            told = "" if region.is_whole else f"{stage.kind} {region.span[0]}..{sum(region.span) - 1}"
-            tasks.append(Task(job, names, told))
-            writes.append(_bytes(layout, share.writes))
-    return layout.plan(system, tasks)
-
-
-def _bytes(layout: Layout, regions: Mapping[str, Region]) -> list[Bytes]:
-    return [(layout.roots[region.tensor.name], region) for region in regions.values()]
-
-
-def _meets(one: Bytes, other: Bytes) -> bool:
-    """Whether the two have bytes in common."""
-    if one[0] != other[0]:
-        return False
-    return one[1].tensor.name != other[1].tensor.name or one[1].meets(other[1])
-
-
-def _nearest(after: Sequence[int], jobs: Sequence[AnyJob]) -> tuple[int, ...]:
-    """The last program of each accelerator, which waits for those before it, and the host's layers."""
-    last = dict[str, int]()
-    layers = list[int]()
-    for number in sorted(after):
-        job = jobs[number]
-        if isinstance(job, HostJob):
-            layers.append(number)
-        else:
-            last[job.accelerator] = number
-    return tuple(sorted([*last.values(), *layers]))

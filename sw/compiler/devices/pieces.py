@@ -20,7 +20,6 @@ from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.emit import convolution
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
-from dovetail.sw.compiler.partition.segments import broken_rule
 from dovetail.sw.compiler.place import Given
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.errors import CompileError
@@ -139,17 +138,3 @@ def _plain(value: object) -> Hashable:
         return len(value.mult), value.rounding, value.zero_in
     assert isinstance(value, Hashable)
     return value
-
-
-def check_layers(system: System, graph: ir.Graph, options: Options) -> None:
-    """Raises CompileError for a microcoded accelerator, and for a layer that no accelerator can compute."""
-    for part in system.accelerators:
-        if part.config.serial:
-            raise CompileError(f"accelerators.{part.name}: must not be microcoded for a plan")
-    for node in graph.nodes:
-        if isinstance(node, ir.Host):
-            why = node.reason or f"{node.label} is not an accelerator operation"
-            raise CompileError(f"layer {node.name!r}: mode must be latency, as only the host can compute it: {why}")
-        broken = [broken_rule(config, options, graph, node) for config in targets_of(system)]
-        if all(broken) and broken[0]:
-            raise CompileError(f"layer {node.name!r}: no accelerator of the system can compute it: {broken[0][1]}")

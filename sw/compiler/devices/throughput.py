@@ -20,7 +20,9 @@ from dovetail.isa.timing.jobs import Job
 from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.compile import Code
-from dovetail.sw.compiler.devices.pieces import Prices, check_layers, compiled, targets_of
+from dovetail.sw.compiler.devices.host_layers import host_reasons
+from dovetail.sw.compiler.devices.interleaved import interleaved_plan
+from dovetail.sw.compiler.devices.pieces import Prices, compiled, targets_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
 from dovetail.sw.compiler.devices.routes import Leg, Routes
 from dovetail.sw.compiler.devices.timetable import Timetable, Visit, dealt
@@ -52,17 +54,27 @@ class Trial:
     starts: tuple[int, ...] = ()
 
 
-def throughput_plan(system: System, graph: ir.Graph, options: Options, inferences: int, *, legs: bool = True) -> Plan:
-    """The plan of that many inferences of a graph. ``legs``: inferences may go from accelerator to accelerator.
+def throughput_plan(
+    system: System,
+    graph: ir.Graph,
+    options: Options,
+    inferences: int,
+    *,
+    legs: bool = True,
+    clock: float | None = None,
+) -> Plan:
+    """The plan of that many inferences of a graph. ``legs``: inferences may go from accelerator to accelerator, if the
+    host computes no layers. ``clock``: as of :func:`~dovetail.sw.compiler.devices.latency.latency_plan`.
 
     Raises
     ------
     CompileError: a layer that no accelerator can compute, variables that go from one inference to the next; memory that
         is too small.
     """
-    check_layers(system, graph, options)
     if graph.states and inferences > 1:
         raise CompileError("inferences must follow one another, as the network has variables: inferences must be 1")
+    if host_reasons(system, graph, options):
+        return interleaved_plan(system, graph, options, inferences, clock)
     search = _Search(system, graph, options, inferences)
     trials = search.whole()
     if not trials or (legs and inferences > 1 and len(search.routes.members) > 1):

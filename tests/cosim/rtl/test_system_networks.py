@@ -21,15 +21,21 @@ def engine(request: pytest.FixtureRequest, build_cache: Path) -> SystemEngine:
     return SystemEngine(SYSTEMS[request.param], cache=build_cache, limit=5_000_000)
 
 
-@pytest.mark.parametrize("name", ["resnet8", "dscnn", "attention_block"])
-def test_networks_on_two_accelerators(engine: SystemEngine, name: str) -> None:
+@pytest.mark.parametrize(
+    "name, inferences", [("resnet8", 1), ("dscnn", 1), ("attention_block", 1), ("attention_block", 3)]
+)
+def test_networks_on_two_accelerators(engine: SystemEngine, name: str, inferences: int) -> None:
     system: System = engine.system
-    network = plan_network(graph_of(name), system, effort=0)
+    mode = "latency" if inferences == 1 else "throughput"
+    network = plan_network(graph_of(name), system, effort=0, mode=mode, inferences=inferences)
     rng = np.random.default_rng(7)
-    inputs = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
-    expected = network.run([inputs])
+    inputs = [
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
+        for _ in range(inferences)
+    ]
+    expected = network.run(inputs)
     engine.reset()
-    found = network.run([inputs], engine)
+    found = network.run(inputs, engine)
     np.testing.assert_array_equal(found.memory, expected.memory)
     assert (found.ran.origins, found.ran.ends) == (network.times.origins, network.times.ends)
     for mine, other in zip(found.ran.timelines, network.times.timelines, strict=True):

@@ -105,6 +105,21 @@ def test_accelerators_go_on_while_the_host_computes_a_layer() -> None:
     assert meanwhile == [network.plan.tasks[layer].nodes[0], "value"]
 
 
+@pytest.mark.parametrize("configs, cycles", [((TINY,), 82_983), ((TINY, WIDE), 75_928)], ids=["one", "mixed"])
+def test_other_inferences_go_on_while_the_host_computes_a_layer(configs: tuple[Config, ...], cycles: int) -> None:
+    system = system_of(*configs)
+    network = plan_network(graph_of("attention_block"), system, effort=0, mode="throughput", inferences=4)
+    rng = np.random.default_rng(7)
+    samples = [
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs} for _ in range(4)
+    ]
+    for sample, outputs in zip(samples, network.run(samples).outputs, strict=True):
+        for name, value in reference.run(network.graph, sample).items():
+            np.testing.assert_array_equal(outputs[name], value)
+    assert (network.times.cycles, network.host_cycles) == (cycles, 4 * 16_384)
+    assert network.gain and network.steady_gain and 1.3 < network.gain < network.steady_gain
+
+
 def test_what_no_accelerator_can_compute_is_the_hosts() -> None:
     config = TINY.replace(depthwise="none")
     network = plan_network(graph_of("mobilenet_v2_block"), system_of(config, config), effort=0)
