@@ -13,7 +13,7 @@ from dovetail.isa.common.files import write_together
 from dovetail.sw.errors import DovetailError
 from dovetail.sw.runtime.system_network import SystemModel
 
-UNUSED = ("port", "baud", "dump_layers", "reset", "timeline", "occupancy")
+UNUSED = ("port", "baud", "dump_layers", "reset", "window", "occupancy")
 
 
 def run_on_system(args: argparse.Namespace) -> Report:

@@ -46,11 +46,11 @@ def trace_text(events: Iterable[dict[str, Any]], about: dict[str, Any]) -> str:
     return f'{{"traceEvents": [\n{lines}\n],\n"displayTimeUnit": "ns",\n"otherData": {json.dumps(about)}}}\n'
 
 
-def thread_names(names: Iterable[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+def thread_names(names: Iterable[tuple[int, str]], process: int = PROCESS) -> Iterator[dict[str, Any]]:
     """Threads by number, in their order."""
     for thread, name in names:
-        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_name", "args": {"name": name}}
-        yield {"ph": "M", "pid": PROCESS, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
+        yield {"ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": {"name": name}}
+        yield {"ph": "M", "pid": process, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": thread}}
 
 
 def _events(history: History, scale: float) -> Iterator[dict[str, Any]]:

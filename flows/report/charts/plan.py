@@ -1,77 +1,94 @@
-"""A plan for a system: what each accelerator computes when, and how many of them load and store at once."""
+"""A plan for a system over time: what the host and each accelerator do, and whose data memory moves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from dovetail.flows.report.charts.chart import Axis, Boxes, Chart, Entry, Line, Mark, Panel
-from dovetail.flows.report.charts.colours import FAINT, SERIES, lighter
-from dovetail.isa.instructions.table import Unit
+from dovetail.flows.report.charts.chart import Area, Axis, Boxes, Chart, Entry, Mark, Note, Panel
+from dovetail.flows.report.charts.colours import FAINT, SERIES, SOFT, lighter
+from dovetail.sw.analysis.system_history import host_spans, moved
 from dovetail.sw.runtime.system_network import SystemNetwork
 
 BINS = 300
-"""Of the curves of loads and stores."""
+"""Of the areas of bytes."""
 THICK = 0.38
-"""Half the height of an accelerator's row; rows are 1 apart."""
-MEMORY = (Unit.LOAD, Unit.STORE)
+"""Half the height of a row; rows are 1 apart."""
+SHADES = (0.3, 0.55)
+"""White in the colours of jobs: of one stage, and of the next."""
+LAYER = "#DDDDDD"
+"""The host's layers."""
+
+Colours = Mapping[str, str]
+"""Of each accelerator, by its name."""
 
 
 def chart(network: SystemNetwork, title: str, subtitle: str = "") -> Chart:
-    """The chart: above a row of jobs for each accelerator, and one for the host if it computes layers; below the mean
-    number of loads and stores under way."""
-    count = len(network.system.accelerators)
-    names = [part.name for part in network.system.accelerators] + (["host"] if network.host_cycles else [])
-    end = max(network.times.cycles, 1)
-    x = Axis(0, end, count=9)
-    rows = Axis(-len(names) + 0.45, 0.55, ticks=[-row for row in range(len(names))], names=names, line=False)
-    curves: list[Mark] = [
-        Line(_under_way(network, unit, end), SERIES[number], tip=unit.name) for number, unit in enumerate(MEMORY)
-    ]
-    many = Axis(0, count, title="at once", ticks=[0, count], grid=True)
+    """The chart: above a row for the host and one of jobs for each accelerator, below the bytes a cycle that memory
+    moves for each, one upon the other."""
+    names = [part.name for part in network.system.accelerators]
+    colours = {name: SERIES[number % len(SERIES)] for number, name in enumerate(names)}
+    labels, end = ["host", *names], max(network.times.cycles, 1)
+    rows = Axis(-len(labels) + 0.45, 0.55, ticks=[-row for row in range(len(labels))], names=labels, line=False)
+    areas, most = _areas(network, colours, end)
+    amounts = Axis(0, most * 1.1, title="bytes a cycle", count=3, grid=True)
+    marks: list[Mark] = [*_jobs(network, colours), *_host(network), *_shares(network, names, end)]
     panels = [
-        Panel(x, rows, _jobs(network, names), max(0.35 * len(names), 0.8)),
-        Panel(Axis(0, end, title="cycle", count=9), many, curves, 1.2, above=0.45),
+        Panel(Axis(0, end, count=9), rows, marks, max(0.35 * len(labels), 0.8)),
+        Panel(Axis(0, end, title="cycle", count=9), amounts, areas, 1.2, above=0.45),
     ]
-    legend = [Entry(f"{unit.name} under way", SERIES[number], "line") for number, unit in enumerate(MEMORY)]
-    return Chart(title, subtitle, panels, legend)
+    legend = [Entry("the host starts a job", SOFT)]
+    legend += [Entry("computes a layer", LAYER)] if network.host_cycles else []
+    legend += [Entry(f"{name}, and its data", colours[name]) for name in names]
+    return Chart(title, subtitle, panels, legend, right=0.75)
 
 
-def _jobs(network: SystemNetwork, names: Sequence[str]) -> list[Mark]:
-    """Boxes, in one colour for all shares of the same nodes."""
-    places, colours, texts = [], [], []
-    stages = {key: number for number, key in enumerate(dict.fromkeys(_stage(network, n) for n in _numbers(network)))}
-    for number, (origin, end) in enumerate(zip(network.times.origins, network.times.ends, strict=True)):
-        if origin is None or end is None:
+def _host(network: SystemNetwork) -> list[Mark]:
+    """Starts, and layers with their first nodes' names."""
+    spans = host_spans(network.plan, network.times)
+    places = [(span.start, span.end, -THICK, THICK) for span in spans]
+    colours = [SOFT if span.is_start else LAYER for span in spans]
+    texts = [("",) if span.is_start else (network.plan.tasks[span.job].nodes[0],) for span in spans]
+    return [Boxes(places, colours, [SOFT if span.is_start else FAINT for span in spans], 0.4, texts)]
+
+
+def _jobs(network: SystemNetwork, colours: Colours) -> list[Mark]:
+    """Boxes of accelerators' jobs, in one shade for all shares of the same nodes."""
+    numbers, plan = network.system.numbers, network.plan
+    stages = {key: n for n, key in enumerate(dict.fromkeys((task.inference, task.nodes) for task in plan.tasks))}
+    places, shades, texts = [], [], []
+    for task, origin, end in zip(plan.tasks, network.times.origins, network.times.ends, strict=True):
+        if task.accelerator is None or origin is None or end is None:
             continue
-        task, stage = network.plan.tasks[number], stages[_stage(network, number)]
-        row = 1 - len(names) if task.accelerator is None else -names.index(task.accelerator)
+        row, stage = -1 - numbers[task.accelerator], stages[task.inference, task.nodes]
         places.append((origin, end, row - THICK, row + THICK))
-        colours.append(lighter(SERIES[stage % len(SERIES)], 0.25))
+        shades.append(lighter(colours[task.accelerator], SHADES[stage % len(SHADES)]))
         texts.append((task.nodes[0], str(stage)))
-    return [Boxes(places, colours, [FAINT] * len(places), 0.4, texts)]
+    return [Boxes(places, shades, [FAINT] * len(places), 0.4, texts)]
 
 
-def _numbers(network: SystemNetwork) -> range:
-    return range(len(network.plan.tasks))
+def _shares(network: SystemNetwork, names: list[str], end: int) -> list[Mark]:
+    """The part of all cycles in which each row is busy."""
+    busy = [sum(span.end - span.start for span in host_spans(network.plan, network.times))]
+    for name in names:
+        tasks = zip(network.plan.tasks, network.times.timelines, strict=True)
+        busy.append(sum(line.cycles for task, line in tasks if line is not None and task.accelerator == name))
+    return [Note(f"{cycles / end:.1%} busy", 1, -row, 5, align="left", anchor="x") for row, cycles in enumerate(busy)]
 
 
-def _stage(network: SystemNetwork, number: int) -> tuple[int, tuple[str, ...]]:
-    task = network.plan.tasks[number]
-    return task.inference, task.nodes
-
-
-def _under_way(network: SystemNetwork, unit: Unit, end: int) -> list[tuple[float, float]]:
-    """Of all accelerators, how many operations of a unit are under way, on average over a part of the cycles."""
-    changes = np.zeros(end + 2, np.int32)
-    for origin, line in zip(network.times.origins, network.times.timelines, strict=True):
-        if origin is None or line is None:
-            continue
-        own = (line.unit == unit) & line.works
-        np.add.at(changes, np.minimum(origin + line.start[own], end), 1)
-        np.add.at(changes, np.minimum(origin + line.end[own] + 1, end), -1)
-    counts = np.cumsum(changes[:end])
+def _areas(network: SystemNetwork, colours: Colours, end: int) -> tuple[list[Mark], float]:
+    """Bytes a cycle of each accelerator upon those of the others, on average over a part of the cycles; the most."""
     borders = np.linspace(0, end, min(BINS, end) + 1).astype(np.int64)
-    means = np.add.reduceat(counts, borders[:-1]) / np.diff(borders)
-    return [(float(at), float(mean)) for at, mean in zip((borders[:-1] + borders[1:]) / 2, means, strict=True)]
+    floor, marks = np.zeros(len(borders) - 1), list[Mark]()
+    for name, own in moved(network.plan, network.times).items():
+        height = floor + np.diff(own.until(borders)) / np.diff(borders)
+        upper, lower = ([(float(x), float(y)) for x, y in _stairs(borders, v)] for v in (height, floor))
+        marks.append(Area([*upper, *reversed(lower)], colours[name]))
+        floor = height
+    return marks, max(float(floor.max()), 1.0)
+
+
+def _stairs(borders: np.ndarray, heights: np.ndarray) -> list[tuple[int, float]]:
+    steps = zip(borders[:-1].tolist(), borders[1:].tolist(), heights.tolist(), strict=True)
+    return [corner for start, end, height in steps for corner in ((start, height), (end, height))]
