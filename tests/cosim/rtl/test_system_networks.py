@@ -9,7 +9,7 @@ from dovetail.cosim.compare.systems import verify_system
 from dovetail.cosim.rtl.system_engine import SystemEngine
 from dovetail.isa.config.system import System
 from dovetail.sw.runtime.system_network import plan_network
-from tests.sw.compiler.devices.test_plan import TINY, WIDE, system_of
+from tests.sw.compiler.devices.test_plan import HOST, TINY, WIDE, system_of
 from tests.sw.compiler.devices.test_shares import graph_of
 
 pytestmark = pytest.mark.slow  # a system takes half a minute to build
@@ -27,7 +27,7 @@ def engine(request: pytest.FixtureRequest, build_cache: Path) -> SystemEngine:
 def test_networks_on_two_accelerators(engine: SystemEngine, name: str, inferences: int) -> None:
     system: System = engine.system
     mode = "latency" if inferences == 1 else "throughput"
-    network = plan_network(graph_of(name), system, effort=0, mode=mode, inferences=inferences)
+    network = plan_network(graph_of(name), system, effort=0, mode=mode, inferences=inferences, host=HOST)
     rng = np.random.default_rng(7)
     inputs = [
         {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
