@@ -24,7 +24,8 @@ def add_history_options(parser: argparse.ArgumentParser) -> None:
         "--timeline",
         metavar="FILE",
         type=Path,
-        help="what each unit does when: a picture (.png, .svg), or all of it for ui.perfetto.dev (.json)",
+        help="what each unit does when, with --system what host, accelerators and memory do: a picture (.png, .svg),"
+        " or all of it for ui.perfetto.dev (.json)",
     )
     group.add_argument("--window", metavar="A..B", type=_window, help="the cycles that the picture shows enlarged")
     group.add_argument(

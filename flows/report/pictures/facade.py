@@ -72,7 +72,7 @@ def occupancy(network: CompiledNetwork, timelines: Sequence[Timeline] | None = N
 
 
 def plan(network: SystemNetwork) -> Figure:
-    """What each accelerator of a system computes when, and how many of them load and store at once."""
+    """What the host of a system and each accelerator do when, and whose data memory moves."""
     count = f"{network.inferences} inferences" if network.inferences > 1 else "one inference"
     about = f"{network.times.cycles:,} cycles for {count} on {len(network.system.accelerators)} accelerators"
     return draw(plan_chart(network, f"{network.graph.name}: plan", about))

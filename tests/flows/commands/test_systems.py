@@ -1,6 +1,7 @@
 """`dovetail run`, `verify` and `explain` with a system in the place of a configuration."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,32 @@ def test_a_plan_in_a_file(system: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert "none.plan" in error and error.count("\n") == 1
 
 
+def test_what_host_accelerators_and_memory_do_when(
+    system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, picture = tmp_path / "trace.json", tmp_path / "plan.svg"
+    arguments = ["run", "zoo:attention_block", "--system", system, "--effort", "0", "--json"]
+    assert main([*arguments, "--timeline", str(trace)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert list(names.values()) == ["host", "left", "right"]
+    spans = [event for event in events if event["ph"] == "X"]
+    layers = [job for job in data["jobs"] if job["accelerator"] is None]
+    assert data["host_cycles"] == sum(job["cycles"] for job in layers) > 0
+    assert sum(event["dur"] for event in spans if event["cat"] == "layer") == data["host_cycles"]
+    assert sum(event["cat"] == "start" for event in spans) == len(data["jobs"]) - len(layers)
+    for job in data["jobs"]:
+        if job["accelerator"]:
+            mine = [event for event in spans if event["cat"] == "job" and event["ts"] == job["begins"]]
+            assert [(names[event["pid"]], event["dur"]) for event in mine] == [(job["accelerator"], job["cycles"])]
+    host = sorted((event["ts"], event["ts"] + event["dur"]) for event in spans if names[event["pid"]] == "host")
+    assert all(end <= start for (_, end), (start, _) in pairwise(host)), "the host does one thing at a time"
+    assert main([*arguments, "--timeline", str(picture)]) == 0
+    assert "<svg" in picture.read_text()
+    assert all(name in picture.read_text() for name in ("host", "left", "right"))
+
+
 REFUSED = {
     "--effort must be left out with --plan": ["run", "--plan", "a.plan", "--effort", "1"],
     "--mode must be left out with --plan": ["explain", "--plan", "a.plan", "--mode", "latency"],
@@ -71,6 +98,7 @@ REFUSED = {
     "--against must be left out with --system": ["explain", "--against", "small"],
     "--waves must be left out with --system": ["verify", "--waves", "a.fst"],
     "--form must be simulation with --system, not fpga": ["verify", "--form", "fpga"],
+    "--window must be left out with --system": ["run", "--window", "1..2"],
     "--reset must be left out with --system": ["run", "--reset"],
     "--engine must be model or rtl with --system, not board": ["run", "--engine", "board"],
     "inferences must be 1 for latency, not 3": ["run", "--inferences", "3"],
