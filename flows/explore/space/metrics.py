@@ -204,7 +204,8 @@ _OF_A_SYSTEM = (
         lambda w: max(w.shared.waited / w.shared.worked, 0.0) if w.shared.worked else 0.0,
     ),
     Metric(
-        "bus_use", "bus use", "%", False, "beats of the busier direction over the cycles of the plan",
+        "bus_use", "bus use", "%", False,
+        "beats of the busier direction, instructions included, over the cycles of the plan",
         lambda w: w.shared.beats / w.shared.lasted if w.shared.lasted else 0.0,
     ),
     Metric(

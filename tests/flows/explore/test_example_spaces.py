@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from dovetail.flows import cli
+from dovetail.flows.explore.space.deployment import SYSTEM_PARAMETERS
 from dovetail.flows.explore.space.design_space import HOSTS, METHODS, SAMPLERS, Plan
 from dovetail.flows.explore.space.expressions import FUNCTIONS
 from dovetail.flows.explore.space.file import TABLES, load, read
-from dovetail.flows.explore.space.metrics import METRICS
+from dovetail.flows.explore.space.metrics import METRICS, SYSTEM_METRICS
 from dovetail.flows.options.parameters import SETTINGS
 from dovetail.sw.analysis.cost.energy import DEFAULT_TABLE
 from dovetail.sw.compiler.options import TILINGS
@@ -50,11 +51,17 @@ def test_two_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["points"] == 8 and data["failed"] == 0
 
 
+def test_systems(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load(FOLDER / "systems.toml").count() == 10
+    data = swept("systems.toml", capsys, "--search", "random", "--points", "2")
+    assert data["points"] == 2 and data["failed"] == 0
+
+
 def test_the_page_names_everything() -> None:
     text = (DOCS / "spaces.md").read_text(encoding="utf-8")
-    for m in METRICS.values():
+    for m in (METRICS | {name: m for name, m in SYSTEM_METRICS.items() if name not in METRICS}).values():
         assert f"| `{m.name}` | {m.unit} | {'more' if m.more else 'less'} | {m.doc} |" in text
-    names = [*SETTINGS, *FUNCTIONS, *TABLES, *(field.name for field in fields(Plan))]
+    names = [*SETTINGS, *SYSTEM_PARAMETERS, *FUNCTIONS, *TABLES, *(field.name for field in fields(Plan))]
     assert [name for name in names if not re.search(rf"[`\[]{name}\b", text)] == []
     choices = [*METHODS, *SAMPLERS, *HOSTS, *TILINGS, DEFAULT_TABLE]
     assert [name for name in choices if f'`"{name}"`' not in text] == []
