@@ -152,6 +152,13 @@ def test_a_cache_is_rounded_once(quantised: Quantised) -> None:
     assert np.median(np.abs(caches[-1] - exact[-1])) < scales["cache"][0]
 
 
+def test_a_cache_stays_in_the_order_of_the_file(quantised: Quantised) -> None:
+    """Products read its rows, not images: no byte moves but those of the new row's halves."""
+    graph = load(NetworkFile("step", quantised.model.SerializeToString()))
+    assert {port.name for port in graph.inputs if not port.layout.is_plain} == set()
+    assert [node.name for node in graph.nodes if node.op == "transpose"] == []
+
+
 def test_outputs_equal_the_integer_kernels(quantised: Quantised) -> None:
     compiled = compile_network(load(NetworkFile("step", quantised.model.SerializeToString())), Config())
     for sample, expected in walk(uint8_form(quantised.model), 12):

@@ -22,7 +22,7 @@ MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", 
 CUTS = ("Slice", "Split")
 """Operators that keep a part of the elements."""
 
-_PASS = ("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Add", "Cast")
+_PASS = ("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Add", "Sub", "Mul", "Softmax", "Cast")
 _ROWS = ("Transpose", "Reshape", "Flatten", "MatMul", "Gemm", "QLinearMatMul", "QGemm")
 
 
