@@ -64,7 +64,8 @@ def _jobs(network: SystemNetwork, colours: Colours) -> list[Mark]:
         row, stage = -1 - numbers[task.accelerator], stages[task.inference, task.nodes]
         places.append((origin, end, row - THICK, row + THICK))
         shades.append(lighter(colours[task.accelerator], SHADES[stage % len(SHADES)]))
-        texts.append((task.nodes[0], str(stage)))
+        which = f"{task.inference}: " if network.inferences > 1 else ""
+        texts.append((which + task.nodes[0], str(stage)))
     return [Boxes(places, shades, [FAINT] * len(places), 0.4, texts)]
 
 

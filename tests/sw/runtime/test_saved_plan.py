@@ -59,16 +59,19 @@ def test_a_plan_comes_back(mode: str, inferences: int, tmp_path: Path, monkeypat
     assert (tmp_path / "a.plan").read_bytes() == (tmp_path / "b.plan").read_bytes()
 
 
-def test_layers_of_the_host_come_back(tmp_path: Path) -> None:
-    graph = graph_of("attention_block")
-    network = plan_network(graph, system_of(TINY), effort=0, host=HostCost(2000, 0.5, 0.25, clock=50e6), clock=100e6)
+@pytest.mark.parametrize("mode, inferences", [("latency", 1), ("throughput", 3)])
+def test_layers_of_the_host_come_back(mode: str, inferences: int, tmp_path: Path) -> None:
+    graph, host = graph_of("attention_block"), HostCost(2000, 0.5, 0.25, clock=50e6)
+    network = plan_network(graph, SYSTEM, mode=mode, inferences=inferences, effort=0, host=host, clock=100e6)
     save_plan(network, tmp_path / "a.plan")
-    found = load_plan(tmp_path / "a.plan", graph, system_of(TINY))
+    found = load_plan(tmp_path / "a.plan", graph, SYSTEM)
     assert found.host_cycles == network.host_cycles > 0
     assert (found.times.ends, found.clock) == (network.times.ends, 100e6)
     rng = np.random.default_rng(7)
-    sample = {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in graph.inputs}
-    np.testing.assert_array_equal(found.run([sample]).memory, network.run([sample]).memory)
+    samples = [
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in graph.inputs} for _ in range(inferences)
+    ]
+    np.testing.assert_array_equal(found.run(samples).memory, network.run(samples).memory)
 
 
 AGAIN = "; make the plan again, with --save-plan"
