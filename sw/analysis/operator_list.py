@@ -136,7 +136,7 @@ The operators of int8 networks, and the instructions that execute them. TFLite f
 QOperator, int8 or uint8 activations) give those of ONNX Runtime's integer kernels. Operators that ONNX defines in
 float32 become tables if they have one 8-bit input, and so 256 cases. All other operators, and nodes that do not meet
 the rule, run on the host with LiteRT's reference kernels or ONNX Runtime; `dovetail compile` and `run` say which and
-why.
+why. Softmax between 8-bit integers is computed on the host in integers that give the bytes of these kernels.
 
 | TFLite | ONNX | instructions | rule |
 |---|---|---|---|
