@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import Job
@@ -80,16 +80,15 @@ def throughput_plan(
     if not trials or (legs and inferences > 1 and len(search.routes.members) > 1):
         trials += search.in_legs()
     trials.sort(key=lambda trial: trial.cycles)
-    if len(system.accelerators) > 1 and trials[0].cycles > CROWDED * trials[0].table.cycles:
-        trials = sorted([*trials, *map(search.frugal, trials)], key=lambda trial: trial.cycles)
+    if trials and len(system.accelerators) > 1 and trials[0].cycles > CROWDED * trials[0].table.cycles:
+        trials = sorted([*trials, *chain(*map(search.frugal, trials))], key=lambda trial: trial.cycles)
     refused = None
     for trial in trials:
         try:
             return search.plan(search.closer(trial))
         except CompileError as error:  # others may need less memory
             refused = refused or error
-    assert refused
-    raise refused
+    raise refused or CompileError("mode must be latency: the accelerators cannot compute the network leg by leg")
 
 
 def alone(system: System, graph: ir.Graph, options: Options) -> dict[str, int | None]:
@@ -162,20 +161,19 @@ class _Search:
         table = dealt(found, self.inferences, self.routes.members, self.routes.cycles)
         if all(len(self.routes.nodes) == visit.leg.last - visit.leg.first for visit in table.visits):
             return []
-        return [self.timed(self._placed(table, 1))]
+        return self._with_programs(table, 1)
 
-    def frugal(self, trial: Trial) -> Trial:
+    def frugal(self, trial: Trial) -> list[Trial]:
         """The same with programs for a memory that is slower by the number of accelerators."""
-        rivals = len(self.system.accelerators)
-        return self.timed(self._placed(trial.table, rivals))
+        return self._with_programs(trial.table, len(self.system.accelerators))
 
-    def _placed(self, table: Timetable, rivals: int) -> Trial:
+    def _with_programs(self, table: Timetable, rivals: int) -> list[Trial]:
+        """A timetable's trial; nothing if a leg has no program that is compiled so."""
         legs = dict.fromkeys(visit.leg for visit in table.visits)
         shares = [share for leg in legs if (share := self.routes.share(leg))]
         layout = Layout(self.graph, shares, table.slots)
         codes = self.codes(legs, layout, rivals)
-        assert len(codes) == len(legs), "each had a price"
-        return Trial(table, codes, layout, rivals)
+        return [self.timed(Trial(table, codes, layout, rivals))] if len(codes) == len(legs) else []
 
     # --- starts ------------------------------------------------------------------------------------------------
 

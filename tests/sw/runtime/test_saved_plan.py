@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler.devices import stages, throughput
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.files.archive import archive, members_of
+from dovetail.sw.network import ir
 from dovetail.sw.runtime.saved_plan import MEMORY, TEXT, PlanError, digest, load_plan, save_plan
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 from tests.sw.compiler.devices.test_plan import TINY, WIDE, system_of
@@ -81,7 +83,7 @@ SYSTEMS = {
     ),
     f"plan must be for this system, not another one (host.reaction 100, not 50){AGAIN}": replace(SYSTEM, reaction=50),
     f"plan must be for this system, not another one (memory.read_latency 40, not 41){AGAIN}": replace(
-        SYSTEM, memory=replace(TINY.memory, read_latency=41)
+        SYSTEM, memory=MemoryTiming(read_latency=41)
     ),
     f"plan must be for this system, not one with its accelerators in another order{AGAIN}": replace(
         SYSTEM, accelerators=SYSTEM.accelerators[::-1]
@@ -107,6 +109,7 @@ def test_another_network(file: Path) -> None:
 def test_other_weights_are_another_network(file: Path) -> None:
     graph = graph_of("resnet8")
     node = graph.nodes[0]
+    assert isinstance(node, ir.Conv)
     other = replace(graph, nodes=(replace(node, bias=node.bias + 1), *graph.nodes[1:]))
     assert digest(other) != digest(graph) == digest(graph_of("resnet8"))
     with pytest.raises(PlanError, match="plan must be for network zoo:resnet8, not another form of it; make"):

@@ -37,7 +37,7 @@ def test_accelerators_that_can_compute_a_part_only_work_together() -> None:
     check_outputs(network)
     assert network.alone == {"a0": None, "a1": None}
     assert (network.gain, network.steady_gain, network.simpler()) == (None, None, {})
-    assert {task.job.accelerator for task in network.plan.tasks} == {"a0", "a1"}
+    assert {task.accelerator for task in network.plan.tasks} == {"a0", "a1"}
 
 
 def test_one_inference_goes_through_both() -> None:
@@ -64,7 +64,8 @@ def test_tensors_between_legs_wait_for_their_places() -> None:
     for one in range(6):
         for other in range(one + 1, 6):
             if network.plan.where[one][between[0]] == network.plan.where[other][between[0]]:
-                assert network.times.ends[last[one]] <= network.times.origins[first[other]]
+                end, begin = network.times.ends[last[one]], network.times.origins[first[other]]
+                assert end is not None and begin is not None and end <= begin
 
 
 def test_outputs_that_are_views() -> None:
@@ -82,3 +83,11 @@ def test_programs_for_a_slower_memory_where_four_load_at_once() -> None:
 def test_legs_are_not_for_accelerators_of_one_kind(inferences: int) -> None:
     plan = throughput_plan(system_of(TINY, TINY), graph_of("dscnn"), Options(effort=0), inferences)
     assert len(plan.tasks) == inferences
+
+
+def test_three_kinds_of_accelerators() -> None:
+    system = system_of(*[part.config for part in UNLIKE.accelerators], TINY.replace(ic_lanes=4))
+    network = planned(graph_of("dscnn"), system, 5)
+    check_outputs(network)
+    assert len({task.accelerator for task in network.plan.tasks}) == 3
+    assert network.gain and network.gain > 1.5
