@@ -136,13 +136,13 @@ class FrontendHarness(wiring.Component):
 
         # What the pipeline's registers hold.
         fetching = inner["fetching"]
-        a, w = inner["a_valid"], inner["w_valid"]
-        a_past, w_past = inner["a_past"], inner["w_past"]
+        a, beside, w = inner["a_valid"], inner["s_valid"], inner["w_valid"]
+        a_past, s_past, w_past = inner["a_past"], inner["s_past"], inner["w_past"]
         b_valid = inner["b_valid"]
         opening = fetching & ~b_valid
-        in_a, in_w, in_b = a & ~a_past, w & ~w_past, b_valid & ~b.past
+        in_a, in_s, in_w, in_b = a & ~a_past, beside & ~s_past, w & ~w_past, b_valid & ~b.past
         at = Cat(inner["index"], inner["reading"])
-        at_w, at_a = words + in_b, words + in_b + in_w
+        at_w, at_s, at_a = words + in_b, words + in_b + in_w, words + in_b + in_w + in_s
         last = self.pages << word_bits
         none = self.pages == 0
         first = words[:word_bits] == 0
@@ -159,6 +159,7 @@ class FrontendHarness(wiring.Component):
             Assert(inner["index_last"] == inner["index"].all(), "invariant: index_last"),
             Assert(inner["pc"] == words, "invariant: pc"),
             Assert(~b_valid | (b.kind != EntryKind.FETCH), "invariant: no word is a fetch"),
+            Assert(~beside | w & b_valid, "invariant: W and B hold words before the one in S"),
             Assert(~opening | active & (fetches == 0) & (words == 0) & ~b_valid & ~w & ~in_a, "invariant: opening"),
             Assert(opening == (started & ~none), "invariant: a run opens"),
             Assert(
@@ -174,9 +175,10 @@ class FrontendHarness(wiring.Component):
             m.d.comb += [
                 Assert(words <= self.pages << word_bits, "no more words than the pages have: no count overflows"),
                 Assert(fetches <= self.pages, "no more fetches than pages"),
-                Assert(at == words + in_b + in_w + in_a, "invariant: words on their way"),
+                Assert(at == words + in_b + in_w + in_s + in_a, "invariant: words on their way"),
                 Assert(at <= ended << word_bits, "invariant: words of pages that are here"),
                 Assert(~in_a | (inner["a_first"] == begins(at_a)), "invariant: first word in A"),
+                Assert(~in_s | (inner["s_first"] == begins(at_s)), "invariant: first word in S"),
                 Assert(~in_w | (inner["w_first"] == begins(at_w)), "invariant: first word in W"),
                 Assert(~fetching | opening | in_b & begins(words), "invariant: first word in B"),
                 Assert(~fetching | (fetches != self.pages), "invariant: a page to fetch"),
@@ -191,10 +193,15 @@ class FrontendHarness(wiring.Component):
                 ),
                 Assert(ended - inner["reading"] <= 2, "invariant: two buffers"),
                 Assert(
-                    ~(b_valid & b.past) | ~in_w & ~in_a & (words == last) & ~fetching & b.bad,
+                    ~(b_valid & b.past) | ~in_w & ~in_s & ~in_a & (words == last) & ~fetching & b.bad,
                     "invariant: past in B",
                 ),
-                Assert(~(w & w_past) | ~in_a & (at_w == last) & (~inner["w_first"] | none), "invariant: past in W"),
+                Assert(
+                    ~(w & w_past) | ~in_s & ~in_a & (at_w == last) & (~inner["w_first"] | none), "invariant: past in W"
+                ),
+                Assert(
+                    ~(beside & s_past) | ~in_a & (at_s == last) & (~inner["s_first"] | none), "invariant: past in S"
+                ),
                 Assert(~(a & a_past) | (at_a == last) & (~inner["a_first"] | none), "invariant: past in A"),
                 Assert(
                     opening
