@@ -26,7 +26,6 @@ from dovetail.isa.numerics.rounding import (
     Integers,
     clamp_to_int8,
     int64,
-    round_to_24,
 )
 
 TFLITE_COLUMNS = 4095
@@ -37,8 +36,6 @@ ONNX_LEVELS = 1 << 24
 _FRACTION = 26
 _HALF = 1 << 30
 _SUM_BITS = 19
-_GUARD = 30
-"""Bits below the 24 of a sum in float32, when an element is added."""
 _NOTHING = 1 << 10
 """Minus the exponent of zero: below those of all float32."""
 _FAR = 38
@@ -104,14 +101,10 @@ def softmax_onnx(rows: Int8s, exponentials: npt.NDArray[np.float32], levels: int
     zero_point
         The result's, int8.
     """
-    fraction, exponent = np.frexp(exponentials)
-    mantissas = np.ldexp(fraction, 24).astype(np.int64)
-    powers = np.where(mantissas, exponent, -_NOTHING).astype(np.int64)
-    places = _distances(rows)
-    mantissa, power = mantissas[places], powers[places]
-    total, total_power = _float32_sum(mantissa, power)
-    below = np.minimum(total_power[..., None] - power, _FAR)
-    divisor = total[..., None] << below
+    values = exponentials[_distances(rows)]
+    total = np.add.accumulate(values, axis=-1, dtype=np.float32)[..., -1:]
+    (mantissa, power), (whole, whole_power) = _parts(values), _parts(total)
+    divisor = whole << np.minimum(whole_power - power, _FAR)
     quotient, rest = np.divmod(mantissa * levels, divisor)
     quotient += (2 * rest > divisor) | ((2 * rest == divisor) & (quotient % 2 == 1))
     return clamp_to_int8(quotient + zero_point, INT8_MIN, INT8_MAX)
@@ -122,23 +115,10 @@ def _distances(rows: Int8s) -> Int64s:
     return np.asarray(values.max(axis=-1, keepdims=True) - values)
 
 
-def _float32_sum(mantissa: Int64s, power: Int64s) -> tuple[Int64s, Int64s]:
-    """Mantissa and power of two of the sum along the last axis, rounded to float32 at every element, in order.
-    Mantissas have 24 bits, or are 0."""
-    total, top = mantissa[..., 0] << _GUARD, power[..., 0]
-    for index in range(1, mantissa.shape[-1]):
-        own, above = mantissa[..., index] << _GUARD, np.maximum(top, power[..., index])
-        total = round_to_24(_sticky(total, above - top) + _sticky(own, above - power[..., index]))
-        carry = total >> 24 + _GUARD
-        total, top = total >> carry, above + carry
-    return np.asarray(total >> _GUARD), top
-
-
-def _sticky(value: Int64s, shift: Int64s) -> Int64s:
-    """``value >> shift``; its lowest bit says whether a one was lost."""
-    shift = np.minimum(shift, 62)
-    kept = value >> shift
-    return np.asarray(kept | (kept << shift != value))
+def _parts(value: npt.NDArray[np.float32]) -> tuple[Int64s, Int64s]:
+    """Mantissa, an integer of 24 bits or 0, and exponent of two."""
+    fraction, exponent = np.frexp(value)
+    return np.ldexp(fraction, 24).astype(np.int64), np.where(fraction == 0, -_NOTHING, exponent).astype(np.int64)
 
 
 def _reciprocal(x: Int64s) -> Int64s:
