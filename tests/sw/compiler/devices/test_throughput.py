@@ -1,5 +1,7 @@
 """Many inferences on several accelerators: outputs are the reference's, buffers are shared, and legs pay."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler.devices.throughput import throughput_plan
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 from tests.sw.compiler.devices.test_plan import TINY, WIDE, system_of
@@ -51,6 +54,18 @@ def test_legs_where_accelerators_suit_different_layers() -> None:
     (whole,) = network.simpler().values()
     assert (network.times.cycles, whole) == (200_286, 227_796)
     assert network.gain and network.steady_gain and network.gain < network.steady_gain
+
+
+def test_a_plan_that_needs_less_memory_where_there_is_too_little() -> None:
+    system = system_of(TINY, WIDE.replace(ic_lanes=16, oc_lanes=16), memory_bytes=4 << 20)
+    graph = graph_of("mobilenet_v2_block")
+    legs = planned(graph, system, 8).plan.memory_bytes
+    whole = throughput_plan(system, graph, Options(effort=0), 8, legs=False).memory_bytes
+    assert whole < legs
+    network = planned(graph, replace(system, memory_bytes=legs - 4096), 8)
+    assert (len(network.plan.tasks), network.plan.memory_bytes) == (8, whole)
+    with pytest.raises(CompileError, match=r"^memory: size of the system must be at least .* for this plan, not "):
+        planned(graph, replace(system, memory_bytes=whole - 4096), 8)
 
 
 def test_tensors_between_legs_wait_for_their_places() -> None:
