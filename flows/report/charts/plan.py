@@ -17,6 +17,8 @@ THICK = 0.38
 """Half the height of a row; rows are 1 apart."""
 SHADES = (0.3, 0.55)
 """White in the colours of jobs: of one stage, and of the next."""
+FORMS = ("quantize", "dequantize")
+"""Kinds of the host's layers that name a job last."""
 LAYER = "#DDDDDD"
 """The host's layers."""
 
@@ -45,27 +47,35 @@ def chart(network: SystemNetwork, title: str, subtitle: str = "") -> Chart:
 
 
 def _host(network: SystemNetwork) -> list[Mark]:
-    """Starts, and layers with their first nodes' names."""
+    """Starts, and layers with the name or kind of the one that takes most cycles, or the job's number."""
+    graph, cost = network.graph, network.options.host
+    nodes = {node.name: node for node in graph.nodes}
     spans = host_spans(network.plan, network.times)
     places = [(span.start, span.end, -THICK, THICK) for span in spans]
     colours = [SOFT if span.is_start else LAYER for span in spans]
-    texts = [("",) if span.is_start else (network.plan.tasks[span.job].nodes[0],) for span in spans]
+    texts = list[tuple[str, ...]]()
+    for span in spans:
+        own = [nodes[name] for name in network.plan.tasks[span.job].nodes]
+        most = max(own, key=lambda node: (cost.cycles(graph, node), node.op not in FORMS))
+        texts.append(() if span.is_start else (most.name, most.op, str(span.job)))
     return [Boxes(places, colours, [SOFT if span.is_start else FAINT for span in spans], 0.4, texts)]
 
 
 def _jobs(network: SystemNetwork, colours: Colours) -> list[Mark]:
-    """Boxes of accelerators' jobs, in one shade for all shares of the same nodes."""
+    """Boxes of accelerators' jobs, in one shade for all shares of the same nodes, with inference and first node, or the
+    job's number."""
     numbers, plan = network.system.numbers, network.plan
     stages = {key: n for n, key in enumerate(dict.fromkeys((task.inference, task.nodes) for task in plan.tasks))}
     places, shades, texts = [], [], []
-    for task, origin, end in zip(plan.tasks, network.times.origins, network.times.ends, strict=True):
+    for number, task in enumerate(plan.tasks):
+        origin, end = network.times.origins[number], network.times.ends[number]
         if task.accelerator is None or origin is None or end is None:
             continue
         row, stage = -1 - numbers[task.accelerator], stages[task.inference, task.nodes]
         places.append((origin, end, row - THICK, row + THICK))
         shades.append(lighter(colours[task.accelerator], SHADES[stage % len(SHADES)]))
         which = f"{task.inference}: " if network.inferences > 1 else ""
-        texts.append((which + task.nodes[0], str(stage)))
+        texts.append((which + task.nodes[0], str(number)))
     return [Boxes(places, shades, [FAINT] * len(places), 0.4, texts)]
 
 

@@ -75,6 +75,8 @@ def plan(network: SystemNetwork) -> Figure:
     """What the host of a system and each accelerator do when, and whose data memory moves."""
     count = f"{network.inferences} inferences" if network.inferences > 1 else "one inference"
     about = f"{network.times.cycles:,} cycles for {count} on {len(network.system.accelerators)} accelerators"
+    if network.host_cycles:
+        about += f", if the host's layers take {network.host_cycles:,}: an estimate, error {network.options.host.error}"
     return draw(plan_chart(network, f"{network.graph.name}: plan", about))
 
 
