@@ -257,6 +257,29 @@ def test_layers_that_the_host_computes(engine: SystemEngine) -> None:
     assert interrupted
 
 
+def test_cycles_in_which_only_the_host_works_are_passed_over(engine: SystemEngine) -> None:
+    """A thousand million cycles in a moment, and all others as they are."""
+    system = engine.system
+    if any(part.config.serial for part in system.accelerators):
+        pytest.skip("a microcoded accelerator is not timed among others")
+    memory, starts = together(programs(system, 3), (0,) * len(system.accelerators))
+    jobs = list[AnyJob]()
+    for name, start in starts.items():
+        words = program_words(memory, start.program, start.pages)
+        jobs.append(HostJob(100_000_000, (len(jobs) - 1,) if jobs else ()))
+        job = Job(name, words, start.program, start.base, (len(jobs) - 1,))
+        jobs.append(job)
+    jobs += [HostJob(3000), replace(job, after=(), earliest=500_000_000)]
+    expected = time_jobs(system, jobs, memory_bytes=len(memory))
+    assert expected.cycles > 500_000_000
+    engine.reset()
+    engine.limit, limit = 1 << 32, engine.limit
+    try:
+        check_times(engine.run_jobs(memory, jobs), expected)
+    finally:
+        engine.limit = limit
+
+
 def test_what_the_host_raises_is_raised(engine: SystemEngine) -> None:
     def fail(memory: np.ndarray) -> None:
         raise ValueError("no such layer")
