@@ -11,7 +11,7 @@ function difference() {
   const [left, right] = exact ? [a.shares, b.shares] : [from, to].map((row) => row.costs[layers.network].kinds);
   const names = [...new Set([...Object.keys(left), ...Object.keys(right)])];
   const parts = names.map((name) => ({
-    title: exact ? causeOf(name).title : `${name} layers`,
+    title: exact ? causeOf(name).title : data.header.systems ? name : `${name} layers`,
     doc: exact ? causeOf(name).doc : "",
     colour: exact ? causeOf(name).colour : colourOfKind(name),
     a: left[name] ?? 0,

@@ -98,7 +98,7 @@ function receive(message) {
 }
 
 function askForExplanations() {
-  if (!link.on) return;
+  if (!link.on || data.header.systems) return;
   const { explanations } = data; // another sweep has its own
   for (const number of state.selected) {
     const known = explanations.get(number);
