@@ -93,7 +93,7 @@ MUTATIONS = (
     Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
     Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
-    Mutation("walkers", BeatWalker, "left.eq(left - 1)", "left.eq(left - 2)", 6, slow=True),
+    Mutation("walkers", BeatWalker, "stepped(left, -1, enters", "stepped(left, -2, enters", 6, slow=True),
     Mutation("walkers_wide", BurstWalker, "left[:8] <= limit", "left[:8] < limit", 6),
 )
 
@@ -134,6 +134,11 @@ def mutated(block: type, old: str, new: str) -> Callable[..., object]:
 
 def test_every_proof_has_a_mutation() -> None:
     assert {m.proof for m in MUTATIONS} == set(PROOFS)
+
+
+def test_every_mutation_can_be_made() -> None:
+    for mutation in MUTATIONS:
+        mutated(mutation.block, mutation.old, mutation.new)
 
 
 def test_a_property_that_does_not_hold_is_named_with_waves(
