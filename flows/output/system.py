@@ -29,6 +29,7 @@ def describe_system(network: SystemNetwork, clock: float | None = None) -> dict[
         "alone_cycles": network.alone,
         "gain": network.gain,
         "steady_gain": network.steady_gain,
+        "gain_without_host": network.gain_without_host,
         "lost_cycles": network.lost,
         "host_cycles": network.host_cycles,
         "host_basis": network.options.host.basis_of_layers,
@@ -83,7 +84,11 @@ def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
         best = min(cycles for cycles in network.alone.values() if cycles)
         name = next(name for name, cycles in network.alone.items() if cycles == best)
         beside = " beside the host" if host else ""
-        lines.append(f"gain         {network.gain:.2f} times {name} alone{beside}, which takes {best:,} per inference")
+        free = network.gain_without_host
+        bound = f"; {free:.2f} times if the host's layers took no time" if free else ""
+        lines.append(
+            f"gain         {network.gain:.2f} times {name} alone{beside}, which takes {best:,} per inference{bound}"
+        )
     if count > 1 and network.steady_gain is not None:
         lines.append(f"steady       {network.steady_gain:.2f} times its rate while all accelerators are busy")
     work = sum(line.cycles for line in times.timelines if line)

@@ -128,6 +128,13 @@ class SystemNetwork:
         found = [cycles for cycles in self.alone.values() if cycles]
         return self.inferences * min(found) / self.times.cycles if found else None
 
+    @cached_property
+    def gain_without_host(self) -> float | None:
+        """:attr:`gain` if the host's layers took no time, which shows what rests on their estimate; None if it computes
+        none, or no accelerator can compute all else."""
+        found = [_cycles(plan, host=False) for plan in self.plans_alone.values() if plan] if self.host_reasons else []
+        return self.inferences * min(found) / _cycles(self.plan, host=False) if found else None
+
     @property
     def steady_gain(self) -> float | None:
         """How many times the rate of the fastest accelerator alone, while all accelerators are busy; None if inferences
@@ -267,8 +274,10 @@ def plan_network(
     return SystemNetwork(plan, options, mode, clock)
 
 
-def _cycles(plan: Plan) -> int:
-    return time_jobs(plan.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles
+def _cycles(plan: Plan, *, host: bool = True) -> int:
+    """Of a plan; without ``host`` its layers take a cycle each."""
+    jobs = [replace(job, cycles=1) if isinstance(job, HostJob) and not host else job for job in plan.jobs]
+    return time_jobs(plan.system, jobs, memory_bytes=plan.memory_bytes).cycles
 
 
 def read_graph(network: str | Path, shapes: Shapes | None = None) -> ir.Graph:
