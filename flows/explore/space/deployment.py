@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, overload
 
 from dovetail.flows.options.parameters import AXES, CLOCK, SETTINGS, changed, flat
 from dovetail.flows.options.system_parameters import ACCELERATORS, INFERENCES, MODE, NEW, TOTAL_SRAM, counts_of
@@ -118,6 +118,10 @@ def columns_of(base: Design) -> Mapping[str, Parameter]:
     return PARAMETERS if isinstance(base, Config) else SYSTEM_PARAMETERS
 
 
+@overload
+def changed_design(base: Config, changes: Mapping[str, Any]) -> Config: ...
+@overload
+def changed_design(base: Deployment, changes: Mapping[str, Any]) -> Deployment: ...
 def changed_design(base: Design, changes: Mapping[str, Any]) -> Design:
     """``base`` with settings changed; what merely followed from the changed ones follows anew. Raises ConfigError."""
     if isinstance(base, Config):

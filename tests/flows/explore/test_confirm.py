@@ -142,7 +142,7 @@ def test_bytes_and_the_stored_cycles_must_be_those_of_the_rtl(
     monkeypatch.setattr(confirm, "verify", verify)
     job = Job((networks.read(SPACE.workloads[0]),), SPACE, cache, None)
     config = SPACE.point(0).config
-    assert config is not None
+    assert isinstance(config, Config)
     assert difference_of(job, Check(0, 0, config, 700)) == difference
 
 

@@ -46,6 +46,7 @@ def test_a_sweep_and_what_another_reuses(store: Store, monkeypatch: pytest.Monke
     rows = store.results().rows
     assert [row.error for row in rows if row.number % 2] == ["bus must be one of 32, 64, 128, 256, 512, not 7"] * 2
     for row in rows[::2]:
+        assert isinstance(row.config, Config)
         cycles = [dovetail.compile(w.source, row.config, effort=0).report().cycles for w in NETWORKS]
         assert [cost.cycles for cost in row.costs] == cycles
         assert row.values["cycles"] == cycles[0] + 2 * cycles[1]

@@ -48,7 +48,7 @@ def cost_of(config: Config) -> Cost:
 
 
 def row(space: Space, point: Point) -> Row:
-    return row_of(space, point, [cost_of(point.config)] if point.config else [])
+    return row_of(space, point, [cost_of(point.config)] if isinstance(point.config, Config) else [])
 
 
 def run(space: Space, most: int = 7, stop: int = 0) -> list[Row]:

@@ -145,6 +145,7 @@ def test_constraints_keep_what_the_finished_configuration_keeps(
     names = [*shape, *more]
     random.shuffle(names)
     grid = space({name: AXES[name] for name in names}, *rules)
+    assert isinstance(grid.base, Config)
     expected = []
     for number, combination in enumerate(product(*(AXES[name] for name in names))):
         values = dict(zip(names, combination, strict=True))
@@ -232,7 +233,7 @@ def test_memories_are_scenarios() -> None:
     grid = space({"lanes": [(4, 4), (8, 8)], "memory_model": memories})
     points = list(grid)
     assert grid.scenario_axes == ("memory_model",)
-    assert [(p.config.array, p.axes["memory_model"]) for p in points if p.config] == [
+    assert [(p.config.array, p.axes["memory_model"]) for p in points if isinstance(p.config, Config)] == [
         (lanes, name) for lanes in ("4 x 4", "8 x 8") for name in memories
     ]
     assert [p.config.memory for p in points[:2] if p.config] == [memory_of(name) for name in memories]

@@ -48,7 +48,7 @@ class Growing:
         """Price points and store them."""
         for point in map(self.space.point, numbers):
             self._recorder.visit([point])
-            if point.config:
+            if isinstance(point.config, Config):
                 self._recorder.put(self._network.hash, point.config, self._outcome(point.config))
 
     def lose(self, number: int) -> None:

@@ -96,7 +96,8 @@ def test_a_click_explains_a_point(open_live: Callable[[str], Any], growing: Grow
     page.row(0)
     page.row(6)
     page.until(lambda: len(page.texts("#cause-bars .barline")) == 2)
-    cycles = [price_of(config).cycles for number in (0, 6) if (config := SPACE.point(number).config)]
+    configs = [SPACE.point(number).config for number in (0, 6)]
+    cycles = [price_of(config).cycles for config in configs if isinstance(config, Config)]
     assert page.texts("#cause-bars .barline > .number") == [f"{count:,}" for count in cycles]
     lines = page.cells("#difference tbody tr")
     total = lines.pop()

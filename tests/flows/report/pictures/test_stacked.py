@@ -24,7 +24,7 @@ def price(config: Config) -> Cost:
 def rows_of(axes: Mapping[str, Sequence[Any]]) -> list[Row]:
     space = Space((Workload("net"),), Config(), axes)
     points = map(space.point, range(len(space)))
-    return [row_of(space, point, [price(point.config)] if point.config else []) for point in points]
+    return [row_of(space, point, [price(point.config)] if isinstance(point.config, Config) else []) for point in points]
 
 
 def bars_of(axes: Mapping[str, Sequence[Any]]) -> list[stacked.Bar]:
