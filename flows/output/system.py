@@ -92,10 +92,13 @@ def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
     if count > 1 and network.steady_gain is not None:
         lines.append(f"steady       {network.steady_gain:.2f} times its rate while all accelerators are busy")
     work = sum(line.cycles for line in times.timelines if line)
-    lost = f"{network.lost / work:.1%}" if work else "none"
+    lost = f"{network.lost:,} of the jobs' {work:,} cycles ({network.lost / work:.1%}) are lost to one another"
+    if network.lost <= 0:
+        fewer = f"; they take {-network.lost:,} fewer than alone, as memory refreshes rows in other cycles of theirs"
+        lost = f"none of the jobs' {work:,} cycles are lost to one another{fewer if network.lost else ''}"
     starts = sum(task.accelerator is not None for task in plan.tasks)
     lines += [
-        f"contention   {network.lost:,} of the jobs' {work:,} cycles ({lost}) are lost to one another",
+        f"contention   {lost}",
         f"host         {starts} starts, {network.system.reaction} cycles each before its writes",
         *([f"host cycles  {_layers(network)}"] if host else []),
         f"memory       {format_bytes(plan.memory_bytes)} of {format_bytes(network.system.memory_bytes)}",
