@@ -22,7 +22,7 @@ from dovetail.flows.fpga.reports import (
     pass_throughs,
     read_report,
 )
-from dovetail.flows.fpga.synthesis import FEW_CONTROLS, NO_ELEMENTS
+from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
 
 NAME = "dovetail_board"
@@ -127,8 +127,8 @@ class Builder:
             do_build=False,
             emit_src=False,
             debug_verilog=True,
-            synth_opts=[*self._synthesis, *(("-run", "map_ffs:") if self.family == "ecp5" else ())],
-            script_after_read="\n".join([NO_ELEMENTS, *(self.few_controls if self.family == "ecp5" else ())]),
+            synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
+            script_after_read=NO_ELEMENTS,
             script_after_synth=f"tee -q -o {STATISTICS} stat -json",
             nextpnr_opts=[
                 "--timing-allow-fail",
@@ -148,16 +148,6 @@ class Builder:
             (folder / name).write_text(text)
         (folder / f"{NAME}.v").write_text(plan.files[f"{NAME}.debug.v"])
         return digest.hexdigest()[:16], commands
-
-    @property
-    def _synthesis(self) -> tuple[str, ...]:
-        """Options of Yosys's command for the family."""
-        return (*self.target.board.synthesis, *self.options.synthesis)
-
-    @property
-    def few_controls(self) -> tuple[str, ...]:
-        """Commands for Yosys: synthesis up to its flip-flops, then `FEW_CONTROLS`."""
-        return (" ".join(["synth_ecp5", *self._synthesis, "-top", NAME, "-run", ":map_ffs"]), *FEW_CONTROLS)
 
     def _wanted(self) -> tuple[str, ...]:
         """Options that tell nextpnr the clock, where the constraints do not: those of Gowin have pins only."""
@@ -198,13 +188,11 @@ class Builder:
         return found
 
     def _crowded(self, netlist: Netlist, arguments: Sequence[str]) -> tuple[str, ...]:
-        """More options where many multipliers are taken, but for those that the user has given."""
+        """More options where hardly a multiplier is left, unless the user has chosen the placer."""
         board = self.target.board
-        if netlist.used.get("dsp", 0) <= CROWDED * board.part.total["dsp"]:
-            return ()
-        chosen = {word.partition("=")[0] for word in arguments}
-        pairs = zip(board.crowded[::2], board.crowded[1::2], strict=True)
-        return tuple(word for pair in pairs if pair[0] not in chosen for word in pair)
+        crowded = netlist.used.get("dsp", 0) > CROWDED * board.part.total["dsp"]
+        chosen = any(word.partition("=")[0] == "--placer" for word in arguments)
+        return board.crowded if crowded and not chosen else ()
 
     def pack(self, netlist: Netlist, best: Run) -> Path:
         """Make the bitstream of a run. Raises BuildError."""

@@ -25,15 +25,6 @@ FLAGS = f"synth_ecp5 -top {TOP}"
 NO_ELEMENTS = "rename -hide */w:*]"
 """Command for Yosys before synthesis: elements of arrays lose their names. `records[0]` is a wire of 69 bits, bit 0 of
 the wire `records` is written alike, and ABC9 of Yosys 0.70 may take one for the other and fail."""
-FEW_CONTROLS = (
-    "opt_clean",
-    "dfflegalize -mince 6 -minsrst 12 -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r"
-    " -cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r",
-)
-"""Commands for Yosys before it maps the flip-flops of a board's design: an enable of fewer than 6 of them or a reset of
-fewer than 12 becomes logic. An ECP5 shares both among the eight flip-flops of a tile, with few wires to them. Board
-`ulx3s`: 310 sets of controls instead of 649, 8.7 % more LUTs, wires 11 % shorter after placement. It can be routed
-then: with the same placer and router, 1,400 wires were left with two signals before."""
 LOG_CHARACTERS = 500
 
 COSTS: Mapping[str, Mapping[str, int]] = {

@@ -94,11 +94,10 @@ class Board:
 TIMING_FIRST = ("--placer-heap-timingweight", "100")
 """By default (10) the placer goes for short wires: a netlist that it then placed at 49 MHz came to 78 with this."""
 
-EVEN = ("--placer", "static", "--router", "router2")
+EVEN = ("--placer", "static")
 """The default placer puts the last multipliers where there is room, far from their registers: 8 x 16 in 141 of 156
-came to 70 MHz before routing, and to 101 with the placer that spreads all kinds at once. `ulx3s`, in 71, gets wires a
-fifth shorter from it. The default router was ended on that board after 188,000 iterations, router2 takes 66."""
-CROWDED = 0.4
+came to 70 MHz before routing, and to 101 with the placer that spreads all kinds at once. With 73 that one is slower."""
+CROWDED = 0.75
 
 BOARDS = {
     board.name: board
