@@ -222,8 +222,8 @@ quantised with random inputs; those of `zoo` are built in.
 
 - *layers*: nodes of the graph; *on the accelerator*: share of multiply-accumulates, not of time; *segments*: programs
   started per inference; *host steps*: runs of nodes on the host between them.
-- *cycles*: of the accelerator, exact; *host cycles*: what the host takes beside them, an estimate that was not measured
-  ([what the host costs](host-cost.md)); *host's share* of both, one after the other.
+- *cycles*: of the accelerator, exact; *host cycles*: what a small RISC-V core takes beside them, an estimate
+  ([its error](host-cost.md)); *host's share* of both, one after the other.
 - *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
   possible (inputs, outputs and weights once); *peak SRAM*: the most that holds something still to be read; *compile*:
   processor time.

@@ -16,7 +16,7 @@ from dovetail.flows.options.schedules import add_schedule_options, use_schedules
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.program import MAGIC
 from dovetail.sw.compiler.options import TILINGS, Options
-from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import DEFAULT, default_host, load_host_cost
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.files.inputs import read_inputs
 from dovetail.sw.files.portable import Sample as CarriedSample
@@ -52,8 +52,8 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         "--round-trip",
         metavar="CYCLES",
         type=int,
-        help="host cycles for a segment's start and end; a small segment that does not repay them stays on the host;"
-        f" default: {HostCost().round_trip}; 0: none stays",
+        help="host cycles for a segment's start and end, instead of those of --host-cost; a small segment that does not"
+        " repay them stays on the host; 0: none stays",
     )
     add_host_cost_option(parser)
     add_shape_option(parser)
@@ -67,7 +67,8 @@ def add_host_cost_option(parser: argparse.ArgumentParser) -> None:
         "--host-cost",
         metavar="FILE",
         type=Path,
-        help="what the host costs, a table in TOML (`dovetail docs host-cost`)",
+        help=f"what the host costs, a table in TOML or one that comes along; default: {DEFAULT}"
+        " (`dovetail docs host-cost`)",
     )
 
 
@@ -109,7 +110,7 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def options_of(args: argparse.Namespace) -> Options:
     """The compiler's choices on a command line. Raises CompileError."""
-    host = HostCost() if args.host_cost is None else load_host_cost(args.host_cost)
+    host = default_host() if args.host_cost is None else load_host_cost(args.host_cost)
     if args.round_trip is not None:
         host = replace(host, round_trip=args.round_trip)
     use_schedules(args)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
 from dovetail.sw.errors import CompileError
 
 TILINGS = ("free", "channels")
@@ -25,7 +25,7 @@ class Options:
 
     tiling: str = "free"
     keep_tensors: bool = False
-    host: HostCost = field(default_factory=HostCost)
+    host: HostCost = field(default_factory=default_host)
     effort: int = 1
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ class HostWork:
     starts: how often the host starts the accelerator; each costs a round trip.
     cost: what the estimate rests on.
     unused: kinds that the costs have rates of their own for, and of which the host runs no node.
+    guessed: kinds that the host runs, and that the costs, which have rates by kind, have none for.
     """
 
     nodes: Mapping[str, int]
@@ -30,6 +31,7 @@ class HostWork:
     starts: int
     cost: HostCost
     unused: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -44,8 +46,12 @@ class HostWork:
     def basis(self) -> str:
         """What the estimate rests on, and its error. A table of many kinds is one for many networks, and not all of
         its kinds are in each."""
-        few = 0 < len(self.unused) <= FEW
-        return self.cost.basis + (f"; no layer of kind {', '.join(self.unused)} is on the host" if few else "")
+        text = self.cost.basis
+        if self.guessed:
+            text += f"; without rates of their own, so of unknown error: {', '.join(self.guessed)}"
+        if 0 < len(self.unused) <= FEW:
+            text += f"; no layer of kind {', '.join(self.unused)} is on the host"
+        return text
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can express."""
@@ -68,6 +74,7 @@ def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost, where: Col
     starts = sum(step.is_program for step in steps)
     kinds = {*PORTS, *(node.op for node in work), *(cost.kind(graph, node) for node in work)}
     unused = {each.operator: None for each in cost.operators if each.operator not in kinds}
+    guessed = {cost.kind(graph, node): None for node in work if cost.operators and not cost.own(graph, node)}
     nodes = {node.name: cost.cycles(graph, node) for node in work}
     converted: dict[str, dict[str, int]] = {"input": {}, "output": {}}
     for way, ports in (("input", graph.inputs), ("output", graph.outputs)):
@@ -75,4 +82,5 @@ def host_work(graph: ir.Graph, steps: Sequence[Step], cost: HostCost, where: Col
             if port.offset or not port.layout.is_plain or port.tensor in where:
                 cycles = cost.port(graph, port)
                 converted[way] |= {} if cycles is None else {f"{way} {port.name}": cycles}
-    return HostWork({**converted["input"], **nodes, **converted["output"]}, len(own), starts, cost, tuple(unused))
+    takes = {**converted["input"], **nodes, **converted["output"]}
+    return HostWork(takes, len(own), starts, cost, tuple(unused), tuple(guessed))

@@ -22,7 +22,7 @@ from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, border_of
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
@@ -412,7 +412,7 @@ def compile_network(
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
-    cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
+    cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
     options = Options(tiling, keep_tensors, cost, effort)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))

@@ -19,7 +19,7 @@ from dovetail.sw.compiler.devices.latency import alone_plan, latency_plan
 from dovetail.sw.compiler.devices.plan import Plan
 from dovetail.sw.compiler.devices.throughput import alone, throughput_plan
 from dovetail.sw.compiler.options import MODES, Options
-from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend.parsed_file import Shapes
 from dovetail.sw.model.accelerator import Model
@@ -259,7 +259,7 @@ def plan_network(
             f"inferences must be {'1 for latency' if inferences > 0 else 'at least 1'}, not {inferences}"
         )
     graph = network if isinstance(network, ir.Graph) else read_graph(network, shapes)
-    cost = load_host_cost(host) if isinstance(host, str | Path) else host or HostCost()
+    cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
     options = Options(host=cost, effort=effort)
     if mode == MODES[0]:
         shared = SystemNetwork(latency_plan(system, graph, options, clock=clock), options, clock=clock)

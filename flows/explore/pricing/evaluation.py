@@ -19,13 +19,13 @@ from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space.deployment import Deployment, Design
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.sw.analysis.cost.activity import activity_of
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.compiled_network import compile_network
 
-SOURCES = (".py", ".cpp", ".h")
+SOURCES = (".py", ".cpp", ".h", ".toml")
 """Suffixes of the source that determines costs."""
 
 
@@ -86,7 +86,7 @@ class Session:
     effort: int
     schedules: Path | None
     version: str
-    host_cost: HostCost = field(default_factory=HostCost)
+    host_cost: HostCost = field(default_factory=default_host)
 
 
 _sessions: dict[str, Session] = {}

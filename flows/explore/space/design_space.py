@@ -34,7 +34,7 @@ from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import ARRAY_LANES, ConfigError, Parameter, check_shape
 from dovetail.isa.config.resolved import lanes_of
 from dovetail.sw.analysis.cost.area import PARTS
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
 from dovetail.sw.runtime.clock import CLOCKS
 
 SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
@@ -195,7 +195,7 @@ class Space:
     energy_table: str = ""
     host: str = "least"
     search: Plan = Plan()
-    host_cost: HostCost = field(default_factory=HostCost)
+    host_cost: HostCost = field(default_factory=default_host)
     metrics: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     scenario: str | Mapping[str, Any] = SCENARIOS[0]

@@ -39,7 +39,7 @@ from dovetail.isa.config.system import System
 from dovetail.sw.analysis.cost.energy import TABLES as ENERGY_TABLES
 from dovetail.sw.analysis.cost.energy import load_table
 from dovetail.sw.compiler.options import EFFORTS, TILINGS
-from dovetail.sw.compiler.partition.host_cost import HostCost, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.errors import DovetailError
 
 TABLES = ("network", "base", "axes", "metrics", "goals", "compile", "search")
@@ -152,7 +152,7 @@ class _Reader:
         """The table that a file names, read here: what the store keeps is what it says."""
         place = ("compile", "host_cost")
         if "host_cost" not in compiler:
-            return HostCost()
+            return default_host()
         with self.at(place):
             return load_host_cost(self.file(place, compiler["host_cost"]))
 

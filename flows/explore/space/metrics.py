@@ -122,7 +122,7 @@ METRICS: dict[str, Metric] = {
         ),
         Metric(
             "host_cycles", "host cycles", "cycles", False, "cycles of the host beside these, an estimate whose error"
-            " is the table's (`dovetail docs host-cost`); the default was not measured",
+            " is the table's (`dovetail docs host-cost`)",
             lambda w: w.host_cycles, (HOST,),
         ),
         Metric(

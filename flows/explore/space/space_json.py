@@ -12,7 +12,7 @@ from dovetail.flows.explore.space.deployment import Deployment
 from dovetail.flows.explore.space.design_space import Plan, Space, Workload
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.energy import TABLES
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
 from dovetail.sw.frontend import ZOO
 
 
@@ -33,7 +33,8 @@ def load(text: str) -> Space:
     workloads = tuple(Workload(**workload) for workload in data["workloads"])
     of = Deployment if "accelerators" in data["base"] else Config
     base, plan = of.from_dict(data["base"]), Plan(**data["search"])
-    host_cost = HostCost.from_dict(data.get("host_cost", {}))  # stores made before there was one have none
+    given = data.get("host_cost")  # stores made before there was one have none
+    host_cost = HostCost.from_dict(given) if given else default_host()
     return Space(**{**data, "workloads": workloads, "base": base, "search": plan, "host_cost": host_cost})
 
 

@@ -18,7 +18,7 @@ from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.flows.explore.store.lock import SweepLock
 from dovetail.flows.explore.store.result_store import Store, Sweep, now, outcome_of
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Recorder:
 def options_of(space: Space) -> str:
     """JSON of what the compiler is told in a space, by which results are found again."""
     options: dict[str, Any] = {"effort": space.effort, "tiling": space.tiling}
-    if space.host_cost != HostCost():
+    if space.host_cost != default_host():
         options["host_cost"] = asdict(space.host_cost)
     return json.dumps(options, sort_keys=True)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,16 @@ RATES = ("macs_per_cycle", "values_per_cycle")
 CALL, RESULTS = "call", "results_per_cycle"
 OWN = (*RATES, CALL, RESULTS)
 """Keys of a kind."""
+NEEDED = ("round_trip", *RATES)
+"""Keys that every table has."""
 LOADS = ("load_bytes_per_cycle", "clear_bytes_per_cycle")
 PORTS = ("copy", "reorder")
 """Kinds of what is no node: bringing the caller's arrays to where the accelerator sees them, and back, in the same
 order of elements or in another. They count where a table has rates for them."""
 FOLDER = Path(__file__).parent / "hosts"
 """Of the tables that come along."""
+DEFAULT = "vexriscv"
+"""The one of them that counts where none is named."""
 FEW = 4
 """Kinds of nodes that a line names."""
 MOST_BYTES = 1 << 20
@@ -62,18 +67,14 @@ class OperatorCost:
 
 @dataclass(frozen=True)
 class HostCost:
-    """A coarse model of the host, in cycles of the accelerator.
-
-    The defaults stand for a scalar core on the accelerator's clock: a slow host, so that work leaves the accelerator
-    only where it hardly matters. They were not measured on any host.
+    """A coarse model of the host, in cycles of the accelerator. :func:`default_host` is one that was measured.
 
     Parameters
     ----------
     round_trip: a segment's start and end as seen by the host: cache maintenance of its operands, register writes, the
         interrupt. 0 keeps everything that the accelerator can run on it.
-    macs_per_cycle: int8 multiply-accumulates; a scalar core loads two operands, multiplies and adds: about two cycles.
-    values_per_cycle: elements of tensors read and written by anything; one is loaded, scaled or stored in about four
-        cycles.
+    macs_per_cycle: int8 multiply-accumulates of kinds without rates of their own.
+    values_per_cycle: elements of tensors read and written by these.
     operators: kinds of nodes with rates of their own, see :meth:`kind`; :data:`PORTS` among them.
     clock: of the accelerator in Hz, with which these cycles hold, for a host whose clock is another one: it takes as
         long beside a faster accelerator, so more of its cycles. None: the host is on the accelerator's clock.
@@ -88,12 +89,12 @@ class HostCost:
         A number below what makes sense.
     """
 
-    round_trip: int = 2000
-    macs_per_cycle: float = 0.5
-    values_per_cycle: float = 0.25
+    round_trip: int
+    macs_per_cycle: float
+    values_per_cycle: float
     operators: tuple[OperatorCost, ...] = ()
     clock: float | None = None
-    name: str = "a scalar core"
+    name: str = "a host without a name"
     error: str = NOT_MEASURED
     load_bytes_per_cycle: float | None = None
     clear_bytes_per_cycle: float | None = None
@@ -110,8 +111,7 @@ class HostCost:
 
     def cycles(self, graph: ir.Graph, node: ir.Node) -> int:
         """About the cycles of a node on the host."""
-        own = self.of(self.kind(graph, node)) or self.of(node.op)
-        own = own or OperatorCost(node.op, self.macs_per_cycle, self.values_per_cycle)
+        own = self.own(graph, node) or OperatorCost(node.op, self.macs_per_cycle, self.values_per_cycle)
         made = sum(graph.tensors[name].size for name in node.outputs)
         return own.cycles(graph.macs(node), made + sum(graph.tensors[name].size for name in node.inputs), made)
 
@@ -125,6 +125,10 @@ class HostCost:
         own = self.of(PORTS[not port.layout.is_plain])
         size = graph.tensors[port.tensor].size
         return None if own is None else own.cycles(0, 2 * size, size)
+
+    def own(self, graph: ir.Graph, node: ir.Node) -> OperatorCost | None:
+        """What there is of a node's own kind; floats count as others do where a table says no more of them."""
+        return self.of(self.kind(graph, node)) or self.of(node.op)
 
     def of(self, operator: str) -> OperatorCost | None:
         """What a kind has of its own."""
@@ -162,6 +166,9 @@ class HostCost:
     def from_dict(cls, data: Mapping[str, Any]) -> HostCost:
         """The inverse of `dataclasses.asdict`, from JSON too. Raises CompileError."""
         _check_keys("", data, tuple(field.name for field in fields(cls)))
+        for name in NEEDED:
+            if name not in data:
+                raise CompileError(f"{name} must be given")
         operators = data.get("operators", ())
         if not isinstance(operators, list | tuple) or not all(isinstance(own, Mapping) for own in operators):
             raise CompileError(f"the host's operators must be a list of rates, not {operators!r}")
@@ -176,6 +183,12 @@ class HostCost:
 def hosts() -> tuple[str, ...]:
     """Names of the tables that come along."""
     return tuple(sorted(file.stem for file in FOLDER.glob("*.toml")))
+
+
+@cache
+def default_host() -> HostCost:
+    """What the host costs where nobody says: the table :data:`DEFAULT`."""
+    return load_host_cost(FOLDER / f"{DEFAULT}.toml")
 
 
 def load_host_cost(path: str | Path) -> HostCost:
@@ -203,7 +216,7 @@ def load_host_cost(path: str | Path) -> HostCost:
 
 
 def _of_table(data: Mapping[str, Any]) -> HostCost:
-    """A table's values; operators stand there by name, and take from the whole table what they do not say."""
+    """A table's values; operators stand there by name, and take from the whole table the rates that they do not say."""
     _check_keys("", data, tuple(field.name for field in fields(HostCost)))
     operators = data.get("operators", {})
     if not isinstance(operators, Mapping):
@@ -213,9 +226,8 @@ def _of_table(data: Mapping[str, Any]) -> HostCost:
         if not isinstance(rates, Mapping):
             raise CompileError(f"operators.{name} must be a table with {' or '.join(RATES)}, not {rates!r}")
         _check_keys(f"operators.{name}.", rates, OWN)
-        defaults = {rate: data.get(rate, getattr(HostCost, rate)) for rate in RATES}
-        own.append({"operator": name, **defaults, **rates})
-    return HostCost.from_dict({"name": "the host of a table", **data, "operators": own})
+        own.append({"operator": name, **{rate: data[rate] for rate in RATES if rate in data}, **rates})
+    return HostCost.from_dict({**data, "operators": own})
 
 
 def _check_keys(before: str, data: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -104,7 +104,7 @@ def test_keyword_spotting(memory: Memory, build_cache: Path) -> None:
 def test_trained_keyword_spotting(depthwise: str, build_cache: Path) -> None:
     """Without a depthwise unit the processor computes every other layer. The estimate is not fitted to this network."""
     config = Config.load("small") if depthwise == "native" else Config.load("small").replace(depthwise="none")
-    compiled = compile_network(MODELS / "kws_dscnn" / "kws_int8.tflite", config, host="vexriscv")
+    compiled = compile_network(MODELS / "kws_dscnn" / "kws_int8.tflite", config)
     found = inference(compiled, build_cache)
     assert len(found.segments) == (1 if depthwise == "native" else 5)
     work = compiled.report().host_work

@@ -47,7 +47,7 @@ def test_layers_by_configurations() -> None:
 
 
 def test_a_host_with_a_clock_of_its_own_takes_as_long() -> None:
-    cost = dovetail.HostCost(clock=100e6)
+    cost = dovetail.HostCost(2000, 0.5, 0.25, clock=100e6)
     tables = [dovetail.layers(NETWORK, CONFIGS[1], clock=clock, effort=0, host=cost) for clock in (100e6, 200e6)]
     slow, fast = ([row for row in table if row["place"] == "host"] for table in tables)
     assert slow and [row["ms"] for row in slow] == [row["ms"] for row in fast]

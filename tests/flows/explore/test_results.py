@@ -21,7 +21,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.cost.activity import EVENTS
 from dovetail.sw.analysis.cost.area import area_of
 from dovetail.sw.analysis.cost.energy import energy_of, load_table
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.errors import DovetailError
 
 TWO = (Workload("zoo:dscnn", 3.0), Workload("zoo:resnet8", 0.5))
@@ -70,7 +70,7 @@ def test_times_are_left_out_where_the_host_was_not_counted() -> None:
 
 def test_a_host_with_a_clock_of_its_own() -> None:
     """Its time stays when the accelerator gets faster."""
-    space = replace(SPACE, host_cost=HostCost(clock=1e6))
+    space = replace(SPACE, host_cost=replace(default_host(), clock=1e6))
     costs = [cost(100, host_cycles=10), cost(200, host_cycles=10)]
     slow, fast = (values_of(space, Config.load("8x8"), costs, clock) for clock in (1e6, 4e6))
     assert (slow["host_cycles"], fast["host_cycles"]) == (35, 140)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from dovetail.flows.cli import main
 from dovetail.sw.analysis.cost.energy import FOLDER
+from dovetail.sw.compiler.partition.host_cost import default_host
 
 NETWORK = ("zoo:attention_block", "--ic-lanes", "8", "--oc-lanes", "8", "--sram", "64KiB", "--effort", "0")
 
@@ -24,9 +26,10 @@ def said(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
 def test_cycles_of_accelerator_and_host_and_their_times(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = said(capsys, command, *NETWORK, "--clock", "200")
     host = data["host_estimate"]
-    assert data["host_cycles"] == host["cycles"] == sum(host["nodes"].values()) + 2000 * host["starts"]
+    trips = default_host().round_trip * host["starts"]
+    assert data["host_cycles"] == host["cycles"] == sum(host["nodes"].values()) + trips
     assert data["total_cycles"] == data["cycles"] + data["host_cycles"]
-    assert (host["error"], data["clock_hz"]) == ("not measured", 200e6)
+    assert (host["error"], data["clock_hz"]) == (default_host().error, 200e6)
     assert data["accelerator_ms"] == pytest.approx(data["cycles"] / 200e3)
     assert data["latency_ms"] == pytest.approx(data["total_cycles"] / 200e3)
     assert data["inferences_per_second"] == pytest.approx(200e6 / data["total_cycles"])
@@ -39,7 +42,8 @@ def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     lines = dict(line.split("  ", 1) for line in text.splitlines() if "  " in line)
     assert "µs) per inference on the accelerator at 100 MHz" in lines["cycles"]
-    assert "error not measured" in lines["host cycles"]
+    assert "VexRiscv with 2 x 4 KiB of cache on the accelerator's clock" in lines["host cycles"]
+    assert re.search(r"; error of \d+ layers that it was fitted to, half within \d+%", lines["host cycles"])
     assert "inferences/s" in lines["in all"]
     assert "GB/s" in lines["traffic"] or "MB/s" in lines["traffic"]
     assert " time " in text
@@ -81,8 +85,10 @@ def test_explain_tells_times(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_of_host_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "host.toml"
-    table.write_text('name = "mine"\nerror = "within 10 %"\nround_trip = 0\nvalues_per_cycle = 1\n')
-    slow = said(capsys, "run", *NETWORK, "--round-trip", "0")
+    text = 'name = "mine"\nerror = "within 10 %"\nround_trip = 0\nmacs_per_cycle = 1\nvalues_per_cycle = '
+    table.write_text(f"{text}0.25")
+    slow = said(capsys, "run", *NETWORK, "--host-cost", str(table))
+    table.write_text(f"{text}1")
     fast = said(capsys, "run", *NETWORK, "--host-cost", str(table))
     assert slow["host_cycles"] == 4 * fast["host_cycles"]
     assert fast["host_estimate"]["error"] == "within 10 %"
@@ -90,7 +96,7 @@ def test_a_table_of_host_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str
         said(capsys, "run", *NETWORK, "--host-cost", str(table), "--round-trip", "7")["host_cycles"]
         > fast["host_cycles"]
     )
-    table.write_text("round_trip = -1")
+    table.write_text("round_trip = -1\nmacs_per_cycle = 1\nvalues_per_cycle = 1")
     assert main(["run", *NETWORK, "--host-cost", str(table)]) == 2
     error = f"{table}: round trip must be 0 to 1000000000000 cycles, a whole number, not -1"
     assert capsys.readouterr().err == f"dovetail: error: {error}\n"
@@ -112,7 +118,7 @@ def test_sweeps_count_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with (tmp_path / "results.csv").open(encoding="utf-8") as file:
         assert int(next(csv.DictReader(file))["host_cycles"]) == run["host_cycles"]
     table = tmp_path / "host.toml"
-    table.write_text("values_per_cycle = 0.125")
+    table.write_text("round_trip = 9999\nmacs_per_cycle = 1e-3\nvalues_per_cycle = 1e-5")
     (other,) = said(capsys, *sweep, "--host-cost", str(table))["records"]
     assert other["host_cycles"] > record["host_cycles"]
     assert said(capsys, *sweep, "--host-cost", str(table))["reused"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +14,13 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.random.programs.configurations import configurations
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
-KEEP = HostCost(round_trip=0)
+KEEP = replace(default_host(), round_trip=0)
 """Everything the accelerator can run stays on it."""
 
 CONFIGS = {

@@ -10,7 +10,16 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import LOADS, HostCost, OperatorCost, hosts, load_host_cost
+from dovetail.sw.compiler.partition.host_cost import (
+    DEFAULT,
+    LOADS,
+    NEEDED,
+    HostCost,
+    OperatorCost,
+    default_host,
+    hosts,
+    load_host_cost,
+)
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.clock import frequency_text, rate_text, time_text
@@ -24,9 +33,11 @@ error = "within 20 %"
 clock = 50e6
 round_trip = 900
 macs_per_cycle = 8
+values_per_cycle = 0.25
 [operators.softmax]
 values_per_cycle = 0.5
 """
+PLAIN = HostCost(2000, 0.5, 0.25)
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:
@@ -34,7 +45,7 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     path.write_text(TABLE)
     own = (OperatorCost("softmax", 8, 0.5),)
     cost = load_host_cost(path)
-    assert cost == HostCost(900, 8, operators=own, clock=50e6, name="Cortex", error="within 20 %")
+    assert cost == HostCost(900, 8, 0.25, operators=own, clock=50e6, name="Cortex", error="within 20 %")
     assert cost.basis == (
         "Cortex in cycles of 50 MHz: 8 MACs or 0.25 values a cycle, rates of their own for softmax, 900 cycles"
         " per start of the accelerator; error within 20 %"
@@ -74,7 +85,8 @@ def test_a_table_is_read(tmp_path: Path) -> None:
 )
 def test_a_bad_table_is_one_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "host.toml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    needed = "".join(f"{name} = 1\n" for name in NEEDED if name not in text.partition("[")[0])
+    path.write_bytes((needed + text).encode("utf-8", "surrogatepass"))
     with pytest.raises(CompileError) as caught:
         load_host_cost(path)
     assert str(caught.value).startswith(f"{path}: {message}")
@@ -86,9 +98,17 @@ def test_a_table_must_be_there(tmp_path: Path) -> None:
         load_host_cost(tmp_path / "no.toml")
 
 
+@pytest.mark.parametrize("missing", NEEDED)
+def test_a_table_says_what_everything_else_costs(missing: str, tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    path.write_text("".join(f"{name} = 1\n" for name in NEEDED if name != missing) + "[operators.conv]\ncall = 1\n")
+    with pytest.raises(CompileError, match=f"^{path}: {missing} must be given$"):
+        load_host_cost(path)
+
+
 def test_reports_count_what_the_host_takes(tmp_path: Path) -> None:
     """By hand: every node on the host by its tensors, and a round trip per segment."""
-    compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0, host=PLAIN)
     graph, report = compiled.graph, compiled.report()
     work = report.host_work
     on_host = [node for node in graph.nodes if node.name in report.host and not isinstance(node, ir.FREE)]
@@ -107,7 +127,7 @@ def test_reports_count_what_the_host_takes(tmp_path: Path) -> None:
 
 
 def test_a_clock_of_its_own_keeps_the_host_s_time() -> None:
-    compiled = compile_network("zoo:attention_block", CONFIG, effort=0, host=HostCost(clock=100e6))
+    compiled = compile_network("zoo:attention_block", CONFIG, effort=0, host=replace(PLAIN, clock=100e6))
     report = compiled.report()
     host = report.host_work.cycles
     assert (report.total(), report.total(100e6), report.total(200e6)) == (
@@ -122,17 +142,20 @@ def test_kinds_have_rates_of_their_own() -> None:
     graph = compiled.graph
     node = next(node for node in graph.nodes if node.op == "softmax")
     other = next(node for node in graph.nodes if node.op != "softmax" and not isinstance(node, ir.FREE))
-    slow = replace(HostCost(), operators=(OperatorCost("softmax", 1.0, 0.125),))
-    assert slow.cycles(graph, node) == 2 * HostCost().cycles(graph, node)
-    assert slow.cycles(graph, other) == HostCost().cycles(graph, other)
+    slow = replace(PLAIN, operators=(OperatorCost("softmax", 1.0, 0.125),))
+    assert slow.cycles(graph, node) == 2 * PLAIN.cycles(graph, node)
+    assert slow.cycles(graph, other) == PLAIN.cycles(graph, other)
 
 
 def test_a_kind_that_the_host_does_not_run_is_named() -> None:
     """A misspelt one would change nothing, and nobody would know."""
-    cost = HostCost(operators=(OperatorCost("softmax", 1, 1), OperatorCost("soft_max", 1, 1)))
+    cost = replace(PLAIN, operators=(OperatorCost("softmax", 1, 1), OperatorCost("soft_max", 1, 1)))
     work = compile_network("zoo:attention_block", CONFIG, effort=0, host=cost).report().host_work
-    assert work.unused == ("soft_max",)
-    assert work.basis.endswith("error not measured; no layer of kind soft_max is on the host")
+    assert (work.unused, work.guessed) == (("soft_max",), ("dequantize_float", "quantize"))
+    assert work.basis.endswith(
+        "error not measured; without rates of their own, so of unknown error: dequantize_float, quantize;"
+        " no layer of kind soft_max is on the host"
+    )
 
 
 def test_times_in_words() -> None:
@@ -144,7 +167,8 @@ def test_times_in_words() -> None:
 
 def test_calls_and_results_of_a_kind(tmp_path: Path) -> None:
     path = tmp_path / "host.toml"
-    path.write_text("[operators.conv]\ncall = 100\nresults_per_cycle = 0.5\nmacs_per_cycle = 2\nvalues_per_cycle = 4\n")
+    needed = "round_trip = 0\nmacs_per_cycle = 2\nvalues_per_cycle = 4\n"
+    path.write_text(f"{needed}[operators.conv]\ncall = 100\nresults_per_cycle = 0.5\n")
     (own,) = load_host_cost(path).operators
     assert own.cycles(macs=20, values=40, results=7) == 100 + 10 + 10 + 14
     assert HostCost.from_dict(asdict(load_host_cost(path))).operators == (own,)
@@ -156,29 +180,30 @@ def test_floats_are_a_kind_of_their_own() -> None:
     node = next(node for node in graph.nodes if node.op == "softmax")
     kinds = (OperatorCost("softmax_float", 1, 1), OperatorCost("softmax", 2, 2))
     size = 2 * graph.tensors[node.outputs[0]].size
-    assert HostCost(operators=kinds).cycles(graph, node) == size
-    assert HostCost(operators=kinds[1:]).cycles(graph, node) == size / 2
+    assert replace(PLAIN, operators=kinds).cycles(graph, node) == size
+    assert replace(PLAIN, operators=kinds[1:]).cycles(graph, node) == size / 2
 
 
 def test_inputs_and_outputs_count_where_a_table_says_so() -> None:
     """The block's input is in another order than the accelerator's; the output, of host nodes, too."""
     kinds = (OperatorCost("copy", 1, 1), OperatorCost("reorder", 1, 0.5))
-    compiled = compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0, host=HostCost(operators=kinds))
+    compiled = compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0, host=replace(PLAIN, operators=kinds))
     graph, work = compiled.graph, compiled.report().host_work
     assert work.nodes == {
         "input input": 4 * graph.tensors[graph.inputs[0].tensor].size,
         "output output": 4 * graph.tensors[graph.outputs[0].tensor].size,
     }
-    assert compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0).report().host_work.nodes == {}
+    assert compile_network("zoo:mobilenet_v2_block", CONFIG, effort=0, host=PLAIN).report().host_work.nodes == {}
 
 
 def test_the_table_that_comes_along() -> None:
-    assert hosts() == ("vexriscv",)
-    cost = load_host_cost("vexriscv")
+    assert hosts() == (DEFAULT,) == ("vexriscv",)
+    cost = default_host()
+    assert cost == load_host_cost("vexriscv") == Options().host == Options.from_dict(asdict(Options())).host
     assert cost.name.startswith("VexRiscv") and "half within" in cost.error
     assert all(getattr(cost, name) for name in LOADS)
     assert cost.start_up(1000, 10_000) == pytest.approx(1000 / 0.04108 + 10_000 / 0.5965, rel=0.3)
-    assert HostCost().start_up(1000, 10_000) is None
+    assert PLAIN.start_up(1000, 10_000) is None
     assert f"rates of their own for {len(cost.operators)} kinds of layers" in cost.basis
 
 

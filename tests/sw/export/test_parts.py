@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.program import Program
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.parts.folder import MANIFEST, PROGRAM, export, run_parts
 from dovetail.sw.files.portable import sha256
@@ -85,7 +86,7 @@ def test_parts_one_after_the_other_equal_the_program(name: str, config: Config, 
 def test_random_networks(seed: int, tmp_path: Path) -> None:
     graph = random_network(seed, 8)
     for number, config in enumerate((CONFIG, BARE)):
-        compiled = CompiledNetwork(generate(graph, config, Options(host=HostCost(round_trip=0))))
+        compiled = CompiledNetwork(generate(graph, config, Options(host=replace(default_host(), round_trip=0))))
         manifest = exported(compiled, tmp_path / str(number))
         assert all(part["exact"] for part in manifest["parts"])
         assert differing(compiled, tmp_path / str(number)) == 0

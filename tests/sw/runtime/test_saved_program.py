@@ -128,7 +128,7 @@ def _free_part(header: str) -> Any:
         (lambda h: h["metadata"].update(addresses={}), "no address of"),
         (lambda h: h["metadata"]["addresses"].update(output=2**30), "address 0x40000000 of 'output'"),
         (lambda h: h["metadata"]["addresses"].update(nobody=0), "address 0 of 'nobody'"),
-        (lambda h: h["metadata"]["layers"].pop(), "operations of segment 0"),
+        (lambda h: h["metadata"]["layers"].pop(), "operations of segment 1"),
         (lambda h: h["metadata"]["layers"][0].update(macs=5), "layer "),
         (lambda h: h["metadata"]["layers"][0].update(moved_bytes=5), "moved_bytes"),
         (lambda h: h["metadata"]["operations"][0].pop(), "operations"),

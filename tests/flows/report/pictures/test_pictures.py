@@ -28,7 +28,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.history import ROLES, History, Span, history
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -54,7 +54,7 @@ def explanation(*layers: LayerExplanation, peak: int = 64) -> Explanation:
         network="net",
         config={},
         host_macs=0,
-        host=HostWork({}, 0, 1, HostCost()),
+        host=HostWork({}, 0, 1, default_host()),
         layers=layers,
         next=(),
     )

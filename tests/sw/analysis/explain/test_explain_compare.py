@@ -17,7 +17,7 @@ from dovetail.sw.analysis.explain.comparison import compare
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.explain.explanation import Explanation, LayerExplanation
 from dovetail.sw.analysis.explain.sentences import answer, short, summary
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.host.work import HostWork
 from dovetail.sw.runtime.compiled_network import compile_network
 
@@ -89,7 +89,7 @@ def bare(config: Config, *layers: tuple[str, dict[str, int]], network: str = "ne
         for name, shares in layers
     )  # fmt: skip
     shares = {name: sum(layer.shares.get(name, 0) for layer in explained) for name in CAUSES}
-    work = HostWork({"soft": host} if host else {}, 0, 0, HostCost())
+    work = HostWork({"soft": host} if host else {}, 0, 0, default_host())
     return Explanation(
         network=network, config=config.to_dict(), macs=0, host_macs=0, host=work, cycles=sum(shares.values()),
         read_bytes=0, write_bytes=0, peak=peak, bandwidth=bandwidth,
@@ -177,7 +177,7 @@ def test_nothing_on_the_accelerator() -> None:
 
 
 def test_summary() -> None:
-    explanation = explained("dscnn", BASE)
+    explanation = replace(explained("dscnn", BASE), host=HostWork({}, 0, 0, default_host()))
     lines = summary(explanation)
     assert lines[0].startswith(f"zoo:dscnn: {explanation.cycles:,} cycles, ")
     assert lines[1].startswith("cycles go to: the array ")
@@ -185,7 +185,7 @@ def test_summary() -> None:
     assert lines[3].startswith(f"with the array free: {limit.cycles:,} cycles (-")
     assert lines[5].startswith("with the array, weight reads and the requantiser free: ")
     assert len(lines) - 3 - len(explanation.ladder) in (0, 1)
-    host = HostWork({"soft": explanation.cycles}, 1, 0, HostCost())
+    host = HostWork({"soft": explanation.cycles}, 1, 0, default_host())
     basis = host.cost.basis
     assert summary(replace(explanation, host=host, host_macs=1234)) == [
         lines[0],
@@ -195,7 +195,7 @@ def test_summary() -> None:
 
 
 def test_times_at_a_clock() -> None:
-    slow = HostCost(clock=50e6)  # at 100 MHz it takes as long, so twice the cycles
+    slow = replace(default_host(), clock=50e6)  # at 100 MHz it takes as long, so twice the cycles
     explanation = bare(BASE, ("a", {"multiply": 1_000_000}))
     explanation = replace(explanation, host=HostWork({"soft": 500_000}, 1, 0, slow))
     lines = summary(explanation, 100e6)

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.host_cost import HostCost
+from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.project import project_of
 from dovetail.sw.network import ir
@@ -35,7 +35,7 @@ SMALL = Config.load("small")
 BARE = Config(
     ic_lanes=4, oc_lanes=4, depthwise="none", matmul=False, pooling=False, elementwise=False, activation=False
 )
-ON_HOST = HostCost(round_trip=10**9)
+ON_HOST = replace(default_host(), round_trip=10**9)
 """Only the longest segment pays for itself."""
 
 
@@ -60,7 +60,7 @@ def test_more_random_networks(seed: int, check: Check) -> None:
 
 
 def test_several_segments_between_nodes_of_the_host(check: Check) -> None:
-    compiled = of_graph(random_network(2, 14), BARE, HostCost(round_trip=0))
+    compiled = of_graph(random_network(2, 14), BARE, replace(default_host(), round_trip=0))
     assert len(compiled.code.segments) > 1
     check(compiled, runs=3)
 
@@ -73,7 +73,7 @@ def test_weights_beyond_int8(check: Check) -> None:
         assert isinstance(node, ir.Conv | ir.Depthwise)
         rest = net.random.integers(-60, 60, (2, *node.weights.shape)).astype(np.int8)
         net.nodes[index] = replace(node, weights=node.weights // 2, rest=rest)
-    compiled = of_graph(net.graph(net.nodes[-1].outputs[0]), BARE, HostCost(round_trip=0))
+    compiled = of_graph(net.graph(net.nodes[-1].outputs[0]), BARE, replace(default_host(), round_trip=0))
     assert set(compiled.code.host_reasons) == {node.name for node in net.nodes[1:]}
     check(compiled)
 
