@@ -201,7 +201,7 @@ def load(path: Path) -> Case:
         ("memory_bytes", size, MOST_MEMORY),
         ("program", place, size),
         ("base", values["base"], size),
-        ("sram_seed", values["sram_seed"], 1 << 64),
+        ("sram_seed", values["sram_seed"], 1 << 128),
     ):
         if not 0 <= value <= most:
             raise ValueError(f"{name} must be 0..{most}, not {value}")

@@ -293,9 +293,10 @@ class Config:
     @property
     def depthwise_sets(self) -> int:
         """The most weight sets of a depthwise block: so many times oc_lanes channels, which a word must hold. One per
-        pixel lane works at the same time; twice as many are for strides of two."""
+        pixel lane works at the same time; twice as many are for strides of two. Without DEPTH_CONV a word need not
+        hold oc_lanes channels; 1 then."""
         word = min(self.word_bytes, MAX_LANES)
-        return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, word // self.oc_lanes)
+        return 1 if self.pixel_lanes == 1 else min(2 * self.pixel_lanes, max(word // self.oc_lanes, 1))
 
     @property
     def word_columns(self) -> int:

@@ -144,6 +144,7 @@ def test_a_failing_case_shrinks_to_its_cause(tmp_path: Path) -> None:
     small = shrink(case, has_two_stores)
     assert has_two_stores(small)
     assert len(small.program.words) < len(case.program.words) // 2
+    small = replace(small, sram_seed=19112301000020000001)
     save(tmp_path / "case.toml", small, "two stores\nof something")
     again = load(tmp_path / "case.toml")
     assert again.program.words == small.program.words

@@ -113,6 +113,8 @@ def test_depthwise_sets_fit_a_word() -> None:
     assert config.replace(depthwise="none").word_bytes == 16
     assert Config(ic_lanes=8, oc_lanes=8).depthwise_sets == 1
     assert Config(ic_lanes=1, oc_lanes=64, pixel_lanes=8).depthwise_sets == 2  # 128 channels are the most of a block
+    narrow = Config(ic_lanes=1, oc_lanes=64, pixel_lanes=2, depthwise="emulated", bus=256, requant_lanes=2)
+    assert (narrow.word_bytes, narrow.depthwise_sets) == (32, 1)  # without DEPTH_CONV a word may be narrower
 
 
 @pytest.mark.parametrize(
