@@ -30,10 +30,15 @@ class Choice(NamedTuple):
 _choices: dict[str, Choice] = {}
 
 
-def key_of(graph: ir.Graph, config: Config, options: Options, given: Given) -> str:
-    """A hash of all that a choice follows from besides this compiler's source."""
+def key_of(graph: ir.Graph, config: Config, options: Options, given: Given) -> str | None:
+    """A hash of all that a choice follows from besides this compiler's source. None where a node holds what has no
+    bytes, such as the interpreter of operators that nobody here knows: its choice is not remembered."""
     arrays = list[pickle.PickleBuffer]()  # which are not copied
-    digest = hashlib.sha256(pickle.dumps((graph, config, options, given), 5, buffer_callback=arrays.append))
+    try:
+        whole = pickle.dumps((graph, config, options, given), 5, buffer_callback=arrays.append)
+    except (TypeError, AttributeError, pickle.PicklingError):  # as types that are not Python's say it
+        return None
+    digest = hashlib.sha256(whole)
     for part in arrays:
         digest.update(part.raw())
     return digest.hexdigest()
