@@ -18,7 +18,7 @@ struct AxiCycle {
     unsigned arlen = 0, awlen = 0, arsize = 0, awsize = 0, arburst = 1, awburst = 1;
 };
 
-// When memory answers, in cycles. The same rule as `Direction` of isa/timing/memory.py.
+// When memory answers, in cycles. The same rule as `Direction` of isa/timing/memories/fixed.py.
 struct MemoryTiming {
     uint64_t read_latency = 40, write_latency = 20, beat_cycles = 1;
 
