@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.flows.fpga.synthesis import FLAGS, netlist_resources, synthesise, verilog_of
+from dovetail.flows.fpga.synthesis import FLAGS, design_of, netlist_resources, synthesise
 from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.given import FEATURES
 from dovetail.isa.config.presets import PRESETS
@@ -104,11 +104,11 @@ GRID = {
     "T11": _design("32x2", "128/8", 1, 1, 1, "m", "a"),
     "T12": _design("2x32", "64/4", 0, 4, 1, "", "a"),
     "T13": _design("4x16x4", "512/16", 1, 16, 4, "mpea", "am", bus=128),
-    "T14": _design("16x16", "512/16", 1, 16, 4, "mpea", "a"),
+    "T14": _design("16x16", "512/16", 1, 16, 8, "mpea", "av"),
     "T15": _design("4x4", "16384/4", 0, 1, 1, "", "m", bus=32),
-    "T16": _design("1x64", "1024/16", 1, 4, 1, "", "a"),
-    "T17": _design("16x16x4", "512/16", 0, 2, 1, "", "a"),
-    "T18": _design("64x1", "1024/16", 1, 1, 1, "", "ma", bus=32),
+    "T16": _design("1x128", "1024/16", 1, 16, 1, "", "a"),
+    "T17": _design("16x16x4", "512/16", 1, 32, 16, "mpea", "av"),
+    "T18": _design("128x1", "1024/8", 1, 1, 1, "", "ma", bus=32),
     "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32),
     "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }
@@ -153,24 +153,23 @@ def measure(names: Sequence[str], command: str) -> None:
     """Synthesise what is missing, and keep each result at once."""
     for name in names or GRID:
         config, blocks = GRID[name].config, GRID[name].blocks
-        design = verilog_of(config)[1]
         for block in blocks or ("",):
             known = records()
             record = known.get(name, {})
-            if record.get("design") != design:
-                record = {"cells": {}}
-            if block in record["cells"] or (record["cells"] and not block):
+            if record.get("config_hash") != f"{config.hash:016x}" or record["apart"] != bool(blocks):
+                record = {"designs": {}, "cells": {}}
+            if record["designs"].get(block) == design_of(config, block):
                 continue
             start = time.perf_counter()
             netlist = synthesise(config, command, block=block)
             record |= {
                 "config": {key: value for key, value in config.to_dict().items() if key != "memory"},
                 "config_hash": f"{config.hash:016x}",
-                "design": netlist.design,
                 "tool": netlist.tool,
                 "flags": FLAGS,
                 "apart": bool(blocks),
             }
+            record["designs"] |= {block: netlist.design}
             record["cells"] |= {block: netlist.blocks[block]} if block else netlist.blocks
             known[name] = record
             lines = [f" {json.dumps(key)}: {json.dumps(known[key])}" for key in sorted(known)]

@@ -23,7 +23,6 @@ import numpy as np
 
 from dovetail.cosim.rtl.rtl_engine import RtlEngine
 from dovetail.cosim.rtl.setting import LoadedProgram, settings_of
-from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, to_bytes
 from dovetail.sw import frontend
@@ -108,7 +107,7 @@ def work(name: str, cache: Path, tuned: bool) -> None:
         program = programs[line.strip()]
         memory = program.memory.copy()
         start = time.process_time()
-        result = engine.run(memory, program.program, program.pages, program.base)
+        result = engine.run(memory, *program.arguments)
         seconds = time.process_time() - start
         if result.fault:
             raise SystemExit(f"{name}: {result.fault}")
@@ -180,7 +179,7 @@ def main() -> None:
     parser.add_argument("arrays", nargs="*", default=["8x8", "16x16", "1x64", "64x1"], help="ic_lanes x oc_lanes")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each program")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of the builds")
+    parser.add_argument("--cache", type=Path, help="folder of the builds; default: that of this checkout")
     parser.add_argument("--tuned", action="store_true", help="measure tuned builds of this checkout")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -188,8 +187,10 @@ def main() -> None:
         if arguments.worker:
             work(name, arguments.cache, arguments.tuned)
         else:
+            from dovetail.isa.common.build_cache import default_cache  # an older checkout has none
+
             folders = [ROOT, *([arguments.beside] if arguments.beside else [])]
-            measure(name, folders, arguments.cache.absolute(), arguments.repeats, arguments.tuned)
+            measure(name, folders, (arguments.cache or default_cache()).absolute(), arguments.repeats, arguments.tuned)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ COMMANDS = {
     "pack": "pack a quantised network into a portable file",
     "quantise": "quantise a float network from calibration inputs",
     "run": "run a network on the model, on the RTL or on a board",
+    "chat": "let a language model write, token by token",
     "diff": "compare a network with the reference runtime, layer by layer",
     "verify": "compare model and RTL on a network: bytes, cycles, timeline",
     "export": "write a network's accelerator and host parts as files of their own",

@@ -132,6 +132,8 @@ class Accelerator(wiring.Component):
             load.base.eq(host.base),
             store.base.eq(host.base),
         ]
+        if config.parameters:
+            m.d.comb += sequencer.parameters.eq(host.parameters)
         wiring.connect(m, load.page, sequencer.page)
         wiring.connect(m, load.sram, sram.write_load)
         wiring.connect(m, array.input, sram.read_array_input)

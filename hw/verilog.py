@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.common.clocking import gated_sources
+from dovetail.hw.common.elaboration import checked
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
 from dovetail.hw.next_state import clocked
@@ -21,7 +22,8 @@ TOP = "dovetail"
 def to_verilog(
     design: Config | wiring.Component, *, simulation: bool, trace: bool | None = None, name: str = TOP
 ) -> dict[str, str]:
-    """Verilog files by name; the same text for the same design.
+    """Verilog files by name; the same text for the same design. Raises
+    :class:`~dovetail.hw.common.elaboration.ElaborationError` where Amaranth warns.
 
     Parameters
     ----------
@@ -33,7 +35,8 @@ def to_verilog(
     """
     if not isinstance(design, Config):
         return {f"{name}.v": _convert(design, name)}
-    top = Accelerator(design, simulation=simulation, trace=trace)
+    with checked():
+        top = Accelerator(design, simulation=simulation, trace=trace)
     return simulation_verilog(top, name=name) if simulation else {f"{name}.v": _convert(top, name)}
 
 
@@ -56,7 +59,9 @@ def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[
 
 
 def _convert(design: wiring.Component, name: str, platform: object = None) -> str:
-    return verilog.convert(design, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
+    with checked():
+        text: str = verilog.convert(design, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
+    return text
 
 
 def _with_registered_reset(top: wiring.Component, name: str, inner: str) -> str:

@@ -18,7 +18,19 @@ from typing import Any
 
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.config.given import FEATURES, ConfigError
-from dovetail.isa.instructions.table import DIRECT, EXTENSIONS, INSTRUCTIONS, NO_STAGE, SCALING, Instruction, Op, Unit
+from dovetail.isa.instructions.table import (
+    DIRECT,
+    EXTENSIONS,
+    INSTRUCTIONS,
+    MAX_PASSES,
+    MAX_WAITS,
+    NO_STAGE,
+    SCALING,
+    TABLE_BYTES,
+    Instruction,
+    Op,
+    Unit,
+)
 from dovetail.isa.numerics.semantics import undefined
 
 GROUP = "dovetail.instructions"
@@ -75,6 +87,11 @@ def _broken(row: Instruction, others: Iterable[Instruction]) -> str:
         return "must need elementwise, as it is of int32"
     if row.looks_up and row.feature != "activation":
         return "must need activation, as it looks up"
+    if (row.table_bytes != TABLE_BYTES and not row.passes) or row.table_bytes % TABLE_BYTES:
+        return f"must have a table of {TABLE_BYTES} bytes, or of a multiple of it if it has passes"
+    passes = [*row.passes, *([row.drain] if row.drain else [])]
+    if len(passes) > MAX_PASSES or any(wait not in MAX_WAITS for each in passes for wait in each.wait):
+        return f"must have at most {MAX_PASSES} passes, each with a wait of {MAX_WAITS[0]} to {MAX_WAITS[-1]} cycles"
     return "" if row.doc else "must have a sentence that says what it does"
 
 

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from dovetail.isa.config.given import MAX_PARAMETERS
 from dovetail.isa.instructions.table import Field, Unit
 
 ID = 0x6C746F64
 """Value of the ID register: ``dotl`` in ASCII, little-endian."""
-VERSION = 2
+VERSION = 3
 """Version of the instruction set and of this table."""
 ADDRESS_BITS = 12
 """Address bits of the AXI4-Lite port."""
@@ -27,7 +28,8 @@ class HostField(Field):
 class HostRegister:
     """A 32-bit register at byte ``offset``. ``access`` is ``"r"`` (read only) or ``"rw"``. Only bits ``low`` to
     ``low + width - 1`` are there, others read as zero. ``reset``: its value after a reset; ``None``: the configuration
-    decides."""
+    decides. ``parameter``: its number among the registers PARAM; only accelerators with as many ``parameters`` have
+    it."""
 
     name: str
     offset: int
@@ -37,6 +39,7 @@ class HostRegister:
     low: int = 0
     width: int = 32
     reset: int | None = 0
+    parameter: int = 0
 
     @property
     def parts(self) -> tuple[HostField, ...]:
@@ -101,7 +104,16 @@ def _table() -> tuple[HostRegister, ...]:
             rows.append(
                 HostRegister(f"{unit.name}_{stall}", 0x040 + 16 * unit + 4 * n, "r", f"{unit.name}: {meaning[stall]}")
             )
+    for number in range(1, MAX_PARAMETERS + 1):
+        doc = f"added to the values of words whose param is {number}; writes while busy are ignored"
+        rows.append(HostRegister(f"PARAM{number}", 0x080 + 4 * number, "rw", doc, parameter=number))
     return tuple(rows)
 
 
 HOST_REGISTERS: dict[str, HostRegister] = {r.name: r for r in _table()}
+"""Those of an accelerator with all parameters."""
+
+
+def host_registers(parameters: int = 0) -> dict[str, HostRegister]:
+    """The registers of an accelerator with so many registers PARAM."""
+    return {name: register for name, register in HOST_REGISTERS.items() if register.parameter <= parameters}

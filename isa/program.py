@@ -18,9 +18,10 @@ from dovetail.isa.common.files import write_atomically
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
+from dovetail.isa.parameters import Formula, Parameters, RunInput
 
 MAGIC = b"DOVETAIL"
-VERSION = 2
+VERSION = 3
 """Of the file; it rises with that of the instruction set (:data:`dovetail.isa.host.VERSION`), too."""
 HEADER = struct.Struct("<8sIIQQ")
 """Magic, version, bytes of the JSON header, configuration hash, bytes of the file."""
@@ -48,9 +49,11 @@ FORMAT_DOC = f"""\
 | *n*-4..*n*-1 | CRC-32 (IEEE 802.3) of bytes 0..*n*-5 |
 
 The JSON header holds `config` (every hardware parameter and the memory timing), `stream` and `constants`
-(offset in system memory, bytes), `memory_bytes`, `segments`, `inputs`, `outputs`, `steps` and `metadata`.
+(offset in system memory, bytes), `memory_bytes`, `segments`, `inputs`, `outputs`, `steps`, `parameters` and `metadata`.
 All offsets and addresses are relative to the host register BASE; a segment runs when the host writes its
-absolute address to PROGRAM and its pages to PAGES."""
+absolute address to PROGRAM and its pages to PAGES. `parameters` has `inputs`, whole numbers `name` of a run from `low`
+to `high`, and `formulas`, of PARAM1 and up: `base` and the sum of `terms`, modulo 2^32. With x = `input` + `offset` a
+term is `step` times ceil(x / `divisor`), or, if `rest`, `step` times (x - 1) mod `divisor` + 1."""
 
 
 class ProgramError(ValueError):
@@ -189,6 +192,7 @@ class Program:
     segments: the accelerator's parts, each with an END of its own.
     steps: segments and host steps in the order of a run.
     inputs, outputs: where the host puts and finds the network's tensors.
+    parameters: what a run's host registers PARAM hold.
     metadata: anything JSON, for reports: ``"layers"`` lists {name, kind, pc: [first, past], macs, bytes}.
 
     Raises :class:`ProgramError` where they do not fit one another.
@@ -204,6 +208,7 @@ class Program:
     inputs: tuple[TensorDescriptor, ...] = ()
     outputs: tuple[TensorDescriptor, ...] = ()
     steps: tuple[Step, ...] = ()
+    parameters: Parameters = field(default_factory=Parameters)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -228,6 +233,11 @@ class Program:
         constants = self._region("constants", self.constants_offset, len(self.constants))
         if stream and constants and max(stream.start, constants.start) < min(stream.stop, constants.stop):
             raise ProgramError("stream and constants must not overlap in system memory")
+        if len(self.parameters.formulas) > self.config.parameters:
+            raise ProgramError(
+                f"parameters must be at most {self.config.parameters}, what the configuration has,"
+                f" not {len(self.parameters.formulas)}"
+            )
         for number, segment in enumerate(self.segments):
             pages = range(segment.address, segment.address + segment.pages * PAGE_BYTES)
             if segment.pages < 1:
@@ -310,6 +320,7 @@ class Program:
             "inputs": [_descriptor(t) for t in self.inputs],
             "outputs": [_descriptor(t) for t in self.outputs],
             "steps": steps,
+            "parameters": asdict(self.parameters),
             "metadata": dict(self.metadata),
         }
 
@@ -363,6 +374,10 @@ class Program:
             inputs=tuple(TensorDescriptor(**t) for t in header["inputs"]),
             outputs=tuple(TensorDescriptor(**t) for t in header["outputs"]),
             steps=steps,
+            parameters=Parameters(
+                tuple(RunInput(**one) for one in header["parameters"]["inputs"]),
+                tuple(Formula.from_dict(one) for one in header["parameters"]["formulas"]),
+            ),
             metadata=header["metadata"],
         )
 

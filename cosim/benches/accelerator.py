@@ -45,7 +45,7 @@ class AcceleratorScoreboard:
 
     def check(self, name: str, case: LoadedProgram, run: Run) -> RunResult:
         """Compare a run of ``case``; gives the model's result. Raises AssertionError with the first difference."""
-        result = self._model.run(case.memory.copy(), case.program, case.pages, case.base)
+        result = self._model.run(case.memory.copy(), *case.arguments)
         found = without_timeline(np.frombuffer(run.memory, np.uint8), run.registers.__getitem__)
         found = replace(found, timeline=result.timeline)
         if not self._timed:

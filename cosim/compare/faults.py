@@ -28,7 +28,7 @@ from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.compiler.emit.hazards import overwrites, races, transfer_rows
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
 from dovetail.sw.random.programs.registers import DATA_BYTES
-from dovetail.sw.runtime.engine import Bytes, RunResult
+from dovetail.sw.runtime.engine import Bytes, RunResult, run_registers
 
 LONG = 3_000_000
 """Cycles from which on a corrupted program is only followed for its first ones."""
@@ -62,7 +62,7 @@ Outcome = tuple[Cause, str]
 
 def setting_of(program: RandomProgram, sram_seed: int = 0) -> Setting:
     """A random program about to run."""
-    return Setting(program.memory, program.program, program.pages, program.base, sram=Case(program, sram_seed).sram())
+    return Setting(program.memory, *program.arguments, sram=Case(program, sram_seed).sram())
 
 
 def stored(timeline: Timeline, base: int, size: int) -> npt.NDArray[np.bool_]:
@@ -85,7 +85,7 @@ def untouched(setting: Setting, after: Bytes, timeline: Timeline) -> str:
 def next_program(pair: Lockstep, rng: random.Random) -> str:
     """Run a good program in the state that is left; what goes wrong, empty if nothing does."""
     program = legal_program(rng, pair.config, count=3)
-    comparison = pair.run(program.memory, program.program, program.pages, program.base)
+    comparison = pair.run(program.memory, *program.arguments)
     if comparison.equal and pair.latest is not None and pair.latest.fault:
         return f"next program: {pair.latest.fault}"
     return f"next program: {comparison.first_difference}" if comparison.first_difference else ""
@@ -98,7 +98,7 @@ def bus_errors(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
     """Parts of memory answer SLVERR: data, the program, or what a transfer of the program uses."""
     starts = [rng.randrange(len(setting.memory)), setting.base + rng.randrange(DATA_BYTES)]
     starts.append(setting.program + rng.randrange(setting.pages * PAGE_BYTES))
-    timeline = pair.model.time(setting.memory, setting.program, setting.pages, setting.base)
+    timeline = pair.model.time(setting.memory, *setting.arguments)
     for n in np.flatnonzero(np.isin(timeline.unit, list(DMA_OPS)) & ~timeline.is_fetch).tolist():
         view = View(Unit(int(timeline.unit[n])), timeline.registers[n])
         starts.append((setting.base + view["MEM_ADDR"] + rng.randrange(max(1, view["LENGTH"]))) % ADDRESS_SPACE)
@@ -115,12 +115,12 @@ def slow_memory(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome
     bound plus the cycles of the stalls."""
     model = _model_run(pair, setting)
     one_in, longest = rng.choice(((2, 10), (10, 100), (50, 5000)))
-    bound = cycle_bound(pair.config, setting.text)
+    bound = cycle_bound(pair.config, setting.text, setting.parameters)
     pair.rtl.write_sram(setting.sram)
     pair.rtl.stall(rng.getrandbits(63), one_in=one_in, longest=longest)
     try:
         with _limited(pair.rtl, bound * (1 + CHANNELS * longest)):
-            rtl = pair.rtl.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+            rtl = pair.rtl.run(setting.memory.copy(), *setting.arguments)
     except RtlError as error:
         return _broken_down(pair, error)
     stalled = pair.rtl.stalled
@@ -135,14 +135,15 @@ def slow_memory(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome
 
 def reset(pair: Lockstep, setting: Setting, rng: random.Random) -> Outcome:
     """A reset in the middle of a program."""
-    timeline = pair.model.time(setting.memory, setting.program, setting.pages, setting.base)
+    timeline = pair.model.time(setting.memory, *setting.arguments)
     pair.rtl.write_sram(setting.sram)
     memory = setting.memory.copy()
-    pair.rtl.start(memory, setting.program, setting.pages, setting.base)
+    pair.rtl.start(memory, *setting.arguments)
     pair.rtl.advance(rng.randrange(1, timeline.cycles))
     pair.rtl.pulse_reset()
     pair.model.reset()
-    for name in ("CONTROL", "STATUS", "CAUSE", "FAULT_PC", "PROGRAM", "PAGES", "BASE", "CYCLES_LO", "CYCLES_HI"):
+    written = [name for name, _ in run_registers(pair.config, *setting.arguments)]
+    for name in ("CONTROL", "STATUS", "CAUSE", "FAULT_PC", *written, "CYCLES_LO", "CYCLES_HI"):
         if value := pair.rtl.read_register(name):
             return Cause.NONE, f"{name} is {value:#x} after the reset"
     _clear_block_ram(pair)
@@ -156,10 +157,10 @@ def needless_start(pair: Lockstep, setting: Setting, rng: random.Random) -> Outc
     model = _model_run(pair, setting)
     pair.rtl.write_sram(setting.sram)
     try:
-        with _limited(pair.rtl, cycle_bound(pair.config, setting.text)):
-            pair.rtl.start(setting.memory.copy(), setting.program, setting.pages, setting.base)
+        with _limited(pair.rtl, cycle_bound(pair.config, setting.text, setting.parameters)):
+            pair.rtl.start(setting.memory.copy(), *setting.arguments)
             pair.rtl.advance(rng.randrange(1, max(2, model.cycles - 100)))
-            for name in ("PROGRAM", "PAGES", "BASE"):
+            for name, _ in run_registers(pair.config, *setting.arguments):
                 pair.rtl.write_register(name, rng.getrandbits(32))
             pair.rtl.write_register("CONTROL", CONTROL_START.mask)
             rtl = pair.rtl.finish()
@@ -217,7 +218,7 @@ def run_flips(config: Config, setting: Setting, bits: list[int], cache: Path, fo
     pair = Lockstep(config, cache=cache, form=form)
     for bit in bits:
         corrupted = setting.flipped(bit)
-        timeline = pair.model.time(corrupted.memory, corrupted.program, corrupted.pages, corrupted.base)
+        timeline = pair.model.time(corrupted.memory, *corrupted.arguments)
         if overwrites(timeline, corrupted.program, corrupted.pages, corrupted.base):
             continue  # what it executes then is left open
         if timeline.cycles > LONG:
@@ -234,7 +235,7 @@ def _beginning(pair: Lockstep, setting: Setting, timeline: Timeline) -> str:
     """Compare the first cycles of a program that lasts for ages, and end it by a reset."""
     memory = setting.memory.copy()
     pair.rtl.write_sram(setting.sram)
-    pair.rtl.start(memory, setting.program, setting.pages, setting.base)
+    pair.rtl.start(memory, *setting.arguments)
     try:
         with _limited(pair.rtl, FOLLOWED):
             pair.rtl.finish()
@@ -273,7 +274,7 @@ def _cause(timeline: Timeline) -> Cause:
 
 def _model_run(pair: Lockstep, setting: Setting) -> RunResult:
     pair.model.write_sram(setting.sram)
-    return pair.model.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+    return pair.model.run(setting.memory.copy(), *setting.arguments)
 
 
 def _clear_block_ram(pair: Lockstep) -> None:
@@ -298,7 +299,7 @@ def _limited(rtl: RtlEngine, limit: int) -> Iterator[None]:
 
 def _in_lockstep(pair: Lockstep, setting: Setting) -> Outcome:
     """Both engines on a setting. Where the program races in system memory its bytes are open, and not compared."""
-    comparison = pair.run(setting.memory, setting.program, setting.pages, setting.base, setting.sram)
+    comparison = pair.run(setting.memory, *setting.arguments, sram=setting.sram)
     model = pair.latest
     assert model is not None
     text = comparison.first_difference or untouched(setting, model.memory, model.timeline)

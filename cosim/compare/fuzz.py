@@ -17,6 +17,7 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.memory import NAMES_OF_MEMORIES, Memory, memory_of
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.assembler import assemble, disassemble
+from dovetail.isa.instructions.parameters import check_values
 from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, to_bytes
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
@@ -55,7 +56,7 @@ class Case:
         """Model and RTL on this case."""
         p = self.program
         pair.timing = p.config.memory
-        return pair.run(p.memory, p.program, p.pages, p.base, self.sram())
+        return pair.run(p.memory, *p.arguments, sram=self.sram())
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, tries: int = 400) -> Ca
         nonlocal left
         left -= 1
         program = candidate.program
-        return left >= 0 and bounded(program.config, list(program.words)) and settled(program) and fails(candidate)
+        return left >= 0 and bounded(program.config, program.resolved) and settled(program) and fails(candidate)
 
     chunk = max(1, len(case.program.words) // 2)
     while chunk and left > 0:
@@ -178,6 +179,7 @@ def save(path: Path, case: Case, comment: str) -> None:
         f"memory_bytes = {len(program.memory)}",
         f"sram_seed = {case.sram_seed}",
         f"data = {json.dumps(data)}",
+        *([f"parameters = {list(program.parameters)}"] if program.parameters else []),
         "words = '''",
         disassemble(program.words).rstrip(),
         "'''",
@@ -191,6 +193,7 @@ def save(path: Path, case: Case, comment: str) -> None:
 def load(path: Path) -> Case:
     """Read what :func:`save` wrote. Raises ValueError for anything else; the text says what is wrong."""
     values = parse_toml(path.read_text(encoding="utf-8"))
+    parameters = values.pop("parameters", [])
     if set(values) != set(_ENTRIES):
         raise ValueError(f"its entries must be {', '.join(_ENTRIES)}")
     for name, kind in _ENTRIES.items():
@@ -210,7 +213,10 @@ def load(path: Path) -> Case:
     words = assemble(values["words"])
     pages = max(1, ceil_div(len(words), PAGE_WORDS))
     config = Config.from_toml(values["config"])
-    program = RandomProgram(config, memory, place, pages, values["base"], tuple(words))
+    if not isinstance(parameters, list) or not all(type(value) is int for value in parameters):
+        raise ValueError("parameters must be a list of whole numbers")
+    check_values(config, parameters)
+    program = RandomProgram(config, memory, place, pages, values["base"], tuple(words), tuple(parameters))
     return Case(with_words(program, words), values["sram_seed"])
 
 

@@ -151,13 +151,22 @@ class Lockstep:
         self.model.reset()
         self.rtl.reset()
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, sram: Bytes | None = None) -> Comparison:
+    def run(
+        self,
+        memory: Bytes,
+        program: int,
+        pages: int,
+        base: int = 0,
+        parameters: Sequence[int] = (),
+        *,
+        sram: Bytes | None = None,
+    ) -> Comparison:
         """Run a program on both, each on a copy of ``memory`` (and from ``sram``, if given), and compare all that is
         left behind, SRAM included. If only bytes differ, the text names the operation that wrote the first one."""
         if sram is not None:
             self.model.write_sram(sram)
             self.rtl.write_sram(sram)
-        setting = Setting(memory, program, pages, base, sram=self.model.read_sram())
+        setting = Setting(memory, program, pages, base, tuple(parameters), sram=self.model.read_sram())
         comparison = self._run(setting)
         assert self.latest is not None
         if self._waves is not None and not (self.dumped and self._waves.around is not None):
@@ -171,15 +180,14 @@ class Lockstep:
         return comparison
 
     def _limit(self, setting: Setting) -> int:
-        return cycle_bound(self.config, setting.text)
+        return cycle_bound(self.config, setting.text, setting.parameters)
 
     def _run(self, setting: Setting) -> Comparison:
-        memory, program, pages, base = setting.memory, setting.program, setting.pages, setting.base
-        model = self.model.run(memory.copy(), program, pages, base)
+        model = self.model.run(setting.memory.copy(), *setting.arguments)
         self.latest = model
         self.rtl.limit = self._limit(setting)
         try:
-            rtl = self.rtl.run(memory.copy(), program, pages, base)
+            rtl = self.rtl.run(setting.memory.copy(), *setting.arguments)
         except RtlError as error:
             self.rtl.reset()
             text, at = ("", 0) if error.timeline is None else timeline_difference(model.timeline, error.timeline)

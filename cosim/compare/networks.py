@@ -99,9 +99,9 @@ class LockstepEngine:
         self._both.model.write_sram(contents)
         self._both.rtl.write_sram(contents)
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run on both; the result is the model's."""
-        self._comparisons.append(self._both.run(memory, program, pages, base))
+        self._comparisons.append(self._both.run(memory, program, pages, base, parameters))
         result = self._both.latest
         assert result is not None
         memory[:] = result.memory

@@ -17,6 +17,7 @@ from dovetail.cosim.compare.lockstep import Comparison, Lockstep, bytes_differen
 from dovetail.cosim.rtl.rtl_engine import FORMS
 from dovetail.cosim.rtl.setting import Setting, settings_of
 from dovetail.cosim.rtl.waves import Waves
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.instructions.table import BY_NUMBER, PAGE_BYTES, WORD_BYTES, Op, cfg, to_bytes
 from dovetail.sw.compiler.compile import Code
 from dovetail.sw.errors import NetworkError
@@ -103,7 +104,7 @@ def windows_of(code: Code, layers: range) -> list[Window]:
 
 
 def window_words(words: Sequence[int], window: Window) -> list[int]:
-    """A program of its own: the registers as the window finds them, its words, END."""
+    """A program of its own: the registers as the window finds them, its words, END. ``words``: resolved ones."""
     registers: dict[int, int] = {}
     for word in words[: window.first]:
         if word & 0xFF == Op.CFG:
@@ -124,10 +125,17 @@ def place(setting: Setting, words: Sequence[int]) -> Setting:
     return Setting(memory, size, pages, setting.base, sram=setting.sram)
 
 
+def _resolved(compiled: CompiledNetwork, setting: Setting, window: Window) -> list[int]:
+    """The words of a window's segment, with the values that its parameters have in a run."""
+    words = np.array(compiled.code.segments[window.segment].words, np.uint64)
+    found: list[int] = resolve(compiled.config, words, setting.parameters).tolist()
+    return found
+
+
 def window_setting(compiled: CompiledNetwork, setting: Setting, window: Window) -> Setting:
     """A window of a segment as a program of its own, in the state that the model has before it in the network;
     ``setting``: the segment's."""
-    words = compiled.code.segments[window.segment].words
+    words = _resolved(compiled, setting, window)
     memory, sram = _state_after(compiled, setting, words[: window.first])
     return place(Setting(memory, 0, 0, setting.base, sram=sram), window_words(words, window))
 
@@ -154,10 +162,11 @@ def verify_windows(
     pair = Lockstep(compiled.config, cache=cache, trace=trace, form=form, waves=waves)
     verdicts = []
     for window in windows_of(compiled.code, layers):
-        setting, words = settings[window.segment], compiled.code.segments[window.segment].words
+        setting = settings[window.segment]
+        words = _resolved(compiled, setting, window)
         size = len(setting.memory)
         run = window_setting(compiled, setting, window)
-        comparison = pair.run(run.memory, run.program, run.pages, run.base, run.sram)
+        comparison = pair.run(run.memory, *run.arguments, sram=run.sram)
         assert pair.latest is not None
         memory, sram = _state_after(compiled, setting, words[: window.past])
         sides = "network", "window"
@@ -172,5 +181,5 @@ def _state_after(compiled: CompiledNetwork, setting: Setting, words: Sequence[in
     model = Model(compiled.config)
     model.write_sram(setting.sram)
     run = place(setting, [*words, int(Op.END)])
-    result = model.run(run.memory, run.program, run.pages, run.base)
+    result = model.run(run.memory, *run.arguments)
     return result.memory[: len(setting.memory)], model.read_sram()

@@ -66,7 +66,7 @@ def writer(
     model = Model(config, units=units)
     model.broken = broken
     model.write_sram(setting.sram)
-    model.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+    model.run(setting.memory.copy(), *setting.arguments)
     order = np.argsort(timeline.start, kind="stable")
     order = order[timeline.works[order] & (timeline.op[order] != FETCH)]
     found = np.flatnonzero(written)

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PIXEL_LANES
+from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PARAMETERS, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
 from dovetail.isa.instructions.checks import View, channels_of, columns_of, lanes_of, pairs_of, sets_of, stream_words
 from dovetail.isa.instructions.table import (
+    BY_NUMBER,
+    CFG_PARAM,
+    CFG_REG,
     INSTRUCTIONS,
     PAGE_WORDS,
     REGISTERS,
@@ -120,11 +123,16 @@ def _array(row: Instruction) -> bool:
     return row.unit == Unit.ARRAY
 
 
+def _softmax(row: Instruction) -> bool:
+    return row.op == Op.SOFTMAX
+
+
 def _blocks(row: Instruction) -> bool:
     return _array(row) and not row.depthwise
 
 
 _taps, _two, _table, _depthwise, _dma = map(attrgetter, ("taps", "two_operands", "looks_up", "depthwise", "moves"))
+_records = attrgetter("records")
 
 
 CORNERS = (
@@ -185,7 +193,13 @@ CORNERS = (
         _two,
         lambda o: o.reach("B_Y_STEP", "B_X_STEP") + o.channels * o.row.input_bytes > o["B_BYTES"],
     ),
-    Corner("table cut", _table, lambda o: o["B_BYTES"] < 256),
+    Corner("table cut", _table, lambda o: o["B_BYTES"] < o.row.table_bytes),
+    Corner("records cut", _records, lambda o: o["B_BYTES"] < 8 * o.lanes * o["BLOCKS", "count"]),
+    Corner("row of many blocks", _records, lambda o: o["BLOCKS", "count"] > 16),
+    Corner("no term of eps", _records, lambda o: not o["SUM_BIAS"] and not o["B_MULT"] % (1 << 24)),
+    Corner("no element counts", _softmax, lambda o: o["POOL_COUNT", "count"] == 0),
+    Corner("some elements count", _softmax, lambda o: 0 < o["POOL_COUNT", "count"] < o.channels),
+    Corner("more elements count in the next pixel", _softmax, lambda o: o["B_X_STEP"] == 1 and o["TILE", "width"] > 1),
     Corner("one byte", _dma, lambda o: o["LENGTH"] == 1),
     Corner("one row", _dma, lambda o: o["COUNT", "rows"] == 1),
     Corner("several rows", _dma, lambda o: o["COUNT", "rows"] > 1),
@@ -213,6 +227,9 @@ FLAGS = {
 }
 """The one-bit fields of each unit's registers; also those that an operation ignores must make no difference to it."""
 
+_PARAMETERS = ("whole register", "packed register")
+"""What a parameter is added to."""
+
 _FRONT_END = (Cause.OPCODE, Cause.RESERVED, Cause.REGISTER, Cause.UNIT_ABSENT, Cause.NO_END, Cause.BUS_FETCH)
 
 
@@ -230,9 +247,13 @@ def all_bins() -> list[Bin]:
     bins += [("words", "none", cause.name) for cause in (Cause.OPCODE, Cause.NO_END, Cause.BUS_FETCH)]
     absent = [op.name for op, row in INSTRUCTIONS.items() if row.feature] + ["CFG", "SYNC"]
     bins += [("words", name, Cause.UNIT_ABSENT.name) for name in absent]
+    bins += [("parameters", unit.name, column) for unit in Unit for column in _PARAMETERS]
+    bins.append(("parameters", "not built", Cause.RESERVED.name))
     bins += [("stalls", unit.name, stall) for unit in Unit for stall in STALLS]
     bins += [("waits", unit.name, on.name) for unit in Unit for on in Unit]
     bins += [("configurations", name, str(value)) for name in FEATURES for value in (True, False)]
+    bins += [("configurations", "softmax", str(value)) for value in PARAMETERS["softmax"].among]
+    bins += [("configurations", "norm", str(value)) for value in (True, False)]
     bins += [("configurations", "depthwise", value) for value in DEPTHWISE]
     bins += [("configurations", "bus", str(value)) for value in BUS_WIDTHS]
     bins += [("configurations", "pixel_lanes", str(value)) for value in PIXEL_LANES]
@@ -245,11 +266,14 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
     for op, works, registers in zip(timeline.op.tolist(), timeline.works.tolist(), timeline.registers, strict=True):
         if works and registers:
             _cover_operation(counts, Op(op), registers, config, base)
-    _cover_fault(counts, words, timeline)
+    _cover_fault(counts, config, words, timeline)
     executed = executed_words(words, timeline)
     if timeline.fault and timeline.fault.cause not in (Cause.NO_END, Cause.BUS_FETCH):
         executed -= 1  # the one that faulted
     for word in words[:executed]:
+        if CFG_PARAM.get(word) and word & 0xFF == Op.CFG:
+            register = BY_NUMBER[CFG_REG.get(word)]
+            counts["parameters", register.unit.name, _PARAMETERS[bool(register.fields)]] += 1
         if word & 0xFF == Op.SYNC:
             decoded = decode(word)
             if decoded.unit is None or decoded.on is None:
@@ -259,6 +283,8 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
         counts.update(("stalls", unit.name, stall) for stall in STALLS if getattr(counters, stall.lower()))
     for name in FEATURES:
         counts["configurations", name, str(getattr(config, name))] += 1
+    counts["configurations", "softmax", str(config.softmax)] += 1
+    counts["configurations", "norm", str(config.norm)] += 1
     counts["configurations", "depthwise", config.depthwise] += 1
     counts["configurations", "bus", str(config.bus)] += 1
     counts["configurations", "pixel_lanes", str(config.pixel_lanes)] += 1
@@ -283,7 +309,7 @@ def _cover_operation(counts: Counts, op: Op, registers: Sequence[int], config: C
     counts.update(("shapes", op.name, c.name) for c in CORNERS if c.applies(operation.row) and c.holds(operation))
 
 
-def _cover_fault(counts: Counts, words: Sequence[int], timeline: Timeline) -> None:
+def _cover_fault(counts: Counts, config: Config, words: Sequence[int], timeline: Timeline) -> None:
     fault = timeline.fault
     if fault is None:
         return
@@ -292,6 +318,8 @@ def _cover_fault(counts: Counts, words: Sequence[int], timeline: Timeline) -> No
         return
     # Beyond the words there are zeros, which are no opcode.
     op = Op(words[fault.pc] & 0xFF)
+    if op == Op.CFG and fault.cause == Cause.RESERVED and CFG_PARAM.get(words[fault.pc]) > config.parameters > 0:
+        counts["parameters", "not built", fault.cause.name] += 1
     if fault.cause not in _FRONT_END:
         counts["checks", op.name, fault.cause.name] += 1
     elif fault.cause == Cause.RESERVED and INSTRUCTIONS[op].unit is not None:

@@ -15,7 +15,7 @@ from dovetail.cosim.compare.lockstep import Lockstep
 from dovetail.cosim.rtl.rtl_engine import RtlEngine, accelerator_design
 from dovetail.cosim.rtl.verilate import COVERAGE
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import CONTROL_IRQ, HOST_REGISTERS, ID, VERSION
+from dovetail.isa.host import CONTROL_IRQ, ID, VERSION, host_registers
 from dovetail.sw.random.programs.broken import illegal_program
 
 LINE, BRANCH, TOGGLE = KINDS_OF_POINTS = ("line", "branch", "toggle")
@@ -176,7 +176,7 @@ def host_accesses(rtl: RtlEngine) -> Iterable[str]:
     expected = {"ID": ID, "VERSION": VERSION}
     expected |= {"CONFIG_HASH_LO": rtl.config.hash & 0xFFFF_FFFF, "CONFIG_HASH_HI": rtl.config.hash >> 32}
     for _ in range(2):
-        for name in HOST_REGISTERS:
+        for name in host_registers(rtl.config.parameters):
             value = rtl.read_register(name)
             if value != expected.get(name, 0):
                 yield f"{name} must be {expected.get(name, 0):#x}, not {value:#x}"

@@ -16,12 +16,13 @@ from dovetail.isa.config.resolved import Config
 
 SMALL = Config(pe=8, sram="32 KiB", banks=4, bus=32, outstanding=2)
 """Few banks, a narrow bus, two bursts in flight: the least in which every property means something."""
+PARAMETRISED = SMALL.replace(parameters=2)
 SMALL_TEXT = "4 banks, bus 32 bits, outstanding 2"
 
 _ALL = (
     Proof("queue", "Queue", "depth 4", lambda: QueueHarness(depth=4), "prove", 1, 8),
     Proof("run", "Run", "", RunHarness, "prove", 1, 8),
-    Proof("host", "Host", "", lambda: HostHarness(SMALL), "prove", 1, 12),
+    Proof("host", "Host", "2 parameters", lambda: HostHarness(PARAMETRISED), "prove", 1, 12),
     Proof(
         *("control", "UnitControl and Queue", "unit LOAD, queue depth 4"),
         lambda: ControlHarness(SMALL, depth=4),
@@ -48,8 +49,8 @@ _ALL = (
     Proof("load", "LoadCore", SMALL_TEXT, lambda: LoadHarness(SMALL), "prove", 5, 14),
     Proof("store", "StoreCore", SMALL_TEXT, lambda: StoreHarness(SMALL), "prove", 7, 20, slow=True),
     Proof(
-        *("frontend", "Frontend", "bus 32 bits, programs of fewer than 16 pages"),
-        lambda: FrontendHarness(SMALL, page_bits=4),
+        *("frontend", "Frontend", "bus 32 bits, 2 parameters, programs of fewer than 16 pages"),
+        lambda: FrontendHarness(PARAMETRISED, page_bits=4),
         *("prove", 1, 8),
         slow=True,
     ),

@@ -8,6 +8,8 @@ from functools import cached_property
 from amaranth.back import rtlil
 from amaranth.lib import wiring
 
+from dovetail.hw.common.elaboration import checked
+
 TOP = "harness"
 INVARIANT = "invariant: "
 """How sentences begin that k-induction needs and a reader does not."""
@@ -51,7 +53,9 @@ class Proof:
 
     def rtlil(self) -> str:
         """The harness in Yosys' language; the same text for the same hardware."""
-        return rtlil.convert(self.build(), name=TOP, emit_src=False)
+        with checked():
+            text: str = rtlil.convert(self.build(), name=TOP, emit_src=False)
+        return text
 
 
 class Sentences:

@@ -17,6 +17,7 @@ from amaranth.hdl import Value, ValueCastable
 from amaranth.lib import wiring
 
 from dovetail.cosim.rtl.verilate import Design, verilate, yosys
+from dovetail.hw.common.elaboration import checked
 from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config.resolved import Config
 
@@ -58,7 +59,8 @@ def sources_of(
 
 def block_design(component: Any, *, trace: str = "", extra: Mapping[str, str] | None = None) -> Design:
     """The design of a component. ``extra``: Verilog files of modules that it instantiates."""
-    text = verilog.convert(component, name=TOP, emit_src=False)
+    with checked():
+        text = verilog.convert(component, name=TOP, emit_src=False)
     names = [name for name, *_ in _signature_ports(component)]
     clock = "input clk;" in text
     if "input rst;" in text:

@@ -28,7 +28,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
 from dovetail.isa.timing.microcoded.durations import ARRAY_CHECKS
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.timeline import FETCH, Counters, Fault, Timeline
-from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, outcome
+from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, outcome, run_registers
 
 TOP = "accelerator"
 FORMS = ("simulation", "fpga")
@@ -95,7 +95,7 @@ def _train(config: Config, library: Path) -> None:
 
     engine = RtlEngine(config, library=library)
     for program in training_programs(config):
-        engine.run(program.memory.copy(), program.program, program.pages, program.base)
+        engine.run(program.memory.copy(), *program.arguments)
     engine.write_profile()
     engine.close()
 
@@ -295,31 +295,30 @@ class RtlEngine(DeviceEngine):
         """Cycles of stalls since :meth:`stall`, those of all channels added up."""
         return int(self._library.acc_stalled(self._handle))
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises :class:`RtlError`."""
         if self._trace is not None and self._window is not None:
             first, past = (ctypes.c_uint64(cycle) for cycle in (self._window.start, self._window.stop))
             self._library.acc_window(self._handle, str(self._trace).encode(), first, past)
         try:
-            return self._run(memory, program, pages, base)
+            return self._run(memory, program, pages, base, parameters)
         finally:
             if self._window is not None:
                 self._library.acc_waves(self._handle, None)
 
-    def _run(self, memory: Bytes, program: int, pages: int, base: int) -> RunResult:
-        self.start(memory, program, pages, base)
+    def _run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
+        self.start(memory, program, pages, base, parameters)
         return self.finish()
 
-    def start(self, memory: Bytes, program: int, pages: int, base: int = 0) -> None:
+    def start(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> None:
         """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
         check_bytes(memory)
         self._under_way = memory, program_words(memory, program, pages)
         attach(self._library.acc_memory, self._handle, memory, self._config.memory)
         parts = np.array(self.broken, np.uint64)
         self._library.acc_broken(self._handle, ctypes.c_void_p(parts.ctypes.data), ctypes.c_uint64(len(self.broken)))
-        self.write_register("PROGRAM", program)
-        self.write_register("PAGES", pages)
-        self.write_register("BASE", base)
+        for name, value in run_registers(self._config, program, pages, base, parameters):
+            self.write_register(name, value)
         self._check(
             self._library.acc_start(self._handle, HOST_REGISTERS["CONTROL"].offset, CONTROL_START.mask), self.limit
         )
@@ -361,7 +360,7 @@ class RtlEngine(DeviceEngine):
     def _run_copy(self, memory: Bytes) -> None:
         timing, self.timing = self.timing, FASTEST
         broken, self.broken = self.broken, ()
-        result = self._run(memory, 0, 1, 0)
+        result = self._run(memory, 0, 1)
         self.timing, self.broken = timing, broken
         if result.fault:
             raise RtlError(f"the copy of SRAM failed: {result.fault}")

@@ -1,6 +1,6 @@
 """What an engine is given to run, as a value: system memory, the program's place in it, and SRAM."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,12 @@ class LoadedProgram:
     program: int
     pages: int
     base: int = 0
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[int, int, int, tuple[int, ...]]:
+        """What a run takes beside memory: program, pages, base, parameters."""
+        return self.program, self.pages, self.base, self.parameters
 
     @property
     def text(self) -> bytes:
@@ -32,13 +38,15 @@ class LoadedProgram:
 
     def save(self, path: Path) -> None:
         """Write an ``.npz`` file, without SRAM."""
-        np.savez_compressed(path, memory=self.memory, place=np.array([self.program, self.pages, self.base]))
+        place = np.array([self.program, self.pages, self.base])
+        np.savez_compressed(path, memory=self.memory, place=place, parameters=np.array(self.parameters, np.uint32))
 
     @staticmethod
     def load(path: Path) -> "LoadedProgram":
         """Read what :meth:`save` wrote."""
         values = np.load(path)
-        return LoadedProgram(values["memory"], *(int(n) for n in values["place"]))
+        program, pages, base = (int(n) for n in values["place"])
+        return LoadedProgram(values["memory"], program, pages, base, tuple(int(n) for n in values["parameters"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +73,11 @@ class Recorder(Model):
         self.settings: list[Setting] = []
         """Each as it was before its run."""
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """As the model does."""
-        self.settings.append(Setting(memory.copy(), program, pages, base, sram=self.read_sram()))
-        return super().run(memory, program, pages, base)
+        given = tuple(parameters)
+        self.settings.append(Setting(memory.copy(), program, pages, base, given, sram=self.read_sram()))
+        return super().run(memory, program, pages, base, parameters)
 
 
 def settings_of(

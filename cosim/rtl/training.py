@@ -28,7 +28,7 @@ def training_programs(config: Config) -> list[LoadedProgram]:
     programs: list[LoadedProgram] = []
     for seed in range(PROGRAMS):
         made = legal_program(random.Random(seed), config)
-        programs.append(LoadedProgram(made.memory, made.program, made.pages, made.base))
+        programs.append(LoadedProgram(made.memory, *made.arguments))
     graph = frontend.load(NetworkFile(NETWORK, model_bytes(NETWORK)))
     (port,) = graph.inputs
     sample = np.random.default_rng(0).integers(-128, 128, port.shape).astype(port.dtype)

@@ -82,7 +82,7 @@ def dump(
     engine.write_sram(setting.sram)
     engine.broken, engine.limit = broken, limit
     try:
-        engine.run(setting.memory.copy(), setting.program, setting.pages, setting.base)
+        engine.run(setting.memory.copy(), *setting.arguments)
     except RtlError:
         pass  # whoever compares has said so
     finally:

@@ -17,7 +17,7 @@ from dovetail.hw.verilog import to_verilog
 from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.generate.cheader import cheader
-from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS
+from dovetail.isa.host import ADDRESS_BITS, host_registers
 from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.dma import MAX_BURST
 from dovetail.sw.model.accelerator import Model
@@ -76,7 +76,7 @@ def config_header(config: Config) -> str:
     lines += ["namespace dovetail {", "namespace config {", ""]
     for kind, constants in values.items():
         lines += [f"constexpr {kind} {name} = {value};" for name, value in constants.items()]
-    offsets = ", ".join(f"0x{register.offset:03x}" for register in HOST_REGISTERS.values())
+    offsets = ", ".join(f"0x{register.offset:03x}" for register in host_registers().values())
     lines += [f"constexpr uint32_t REGISTERS[] = {{{offsets}}};  // offsets of all host registers"]
     return "\n".join([*lines, "", "}  // namespace config", "}  // namespace dovetail", ""])
 
@@ -92,7 +92,7 @@ def example_files(config: Config, programs: list[Setting]) -> dict[str, bytes]:
             files[f"sram{number}.bin"] = sram_program(Unit.LOAD, program.sram)[0].tobytes()
             script += [f"load {FOLDER}/sram{number}.bin", "run 0:1:0"]
         files[f"image{number}.bin"] = program.memory.tobytes()
-        result = model.run(program.memory.copy(), program.program, program.pages, program.base)
+        result = model.run(program.memory.copy(), *program.arguments)
         files[f"expected{number}.bin"] = result.memory.tobytes()
         script += [
             f"load {FOLDER}/image{number}.bin",
@@ -107,4 +107,4 @@ def random_example(config: Config) -> list[Setting]:
     """A random program, for a folder without a network: it uses what the configuration has."""
     program = legal_program(random.Random(0), config)
     sram = np.zeros(config.sram, np.uint8)
-    return [Setting(program.memory, program.program, program.pages, program.base, sram=sram)]
+    return [Setting(program.memory, *program.arguments, sram=sram)]

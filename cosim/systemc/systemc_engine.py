@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dovetail.isa.common.cplusplus import ToolError
 from dovetail.isa.config.given import ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import HOST_REGISTERS
+from dovetail.isa.instructions.parameters import check_values
 from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
 
 WORDS = 60
@@ -70,6 +72,8 @@ class SystemCEngine(DeviceEngine):
         memory = config.memory
         if not isinstance(memory, MemoryTiming):
             raise ConfigError(f"memory must be fixed on the SystemC platform, not {memory.label}")
+        if config.parameters:
+            raise ConfigError(f"parameters must be 0 on the SystemC platform, not {config.parameters}")
         command = [str(build_platform(config, cache, systemc or find_systemc()).resolve()), *options]
         command += ["--memory", f"{memory.read_latency}:{memory.write_latency}:{memory.beat_cycles}"]
         if view:
@@ -91,8 +95,9 @@ class SystemCEngine(DeviceEngine):
         self.run(memory, 0, 1)
         self.latest, self.broken = latest, broken
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises ToolError when the platform fails."""
+        check_values(self._config, parameters)
         folder = Path(self._folder.name)
         memory.tofile(folder / "image.bin")
         broken = "".join(f" {address}:{size}" for address, size in self.broken)

@@ -67,15 +67,14 @@ def verify_systemc(config: Config, programs: list[Setting], *, cache: Path, syst
 
 
 def _verify(model: Model, engines: dict[str, SystemCEngine], program: Setting) -> Verdict:
-    place = program.program, program.pages, program.base
     model.write_sram(program.sram)
     start = time.perf_counter()
-    wanted = model.run(program.memory.copy(), *place)
+    wanted = model.run(program.memory.copy(), *program.arguments)
     seconds = time.perf_counter() - start
     forms = []
     for name, engine in engines.items():
         engine.write_sram(program.sram)
-        found = engine.run(program.memory.copy(), *place)
+        found = engine.run(program.memory.copy(), *program.arguments)
         # A platform records no timeline.
         comparison = compare(
             wanted,

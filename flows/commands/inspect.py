@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 
 from rich.table import Table
 
-from dovetail.flows.options.network import add_network_options, options_of, shapes_of
+from dovetail.flows.options.network import add_network_options, options_of, shapes_of, states_of
 from dovetail.flows.options.parameters import config_of
 from dovetail.flows.output.inference import left_lines
 from dovetail.flows.output.printable import block
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> Report:
     options = options_of(args)
     if args.effort is None:
         options = replace(options, effort=0)  # schedules decide no node's place
-    outcome = inspect(args.network, config, options, shapes_of(args))
+    outcome = inspect(args.network, config, options, shapes_of(args), states_of(args))
     hosted = [node for node in outcome.nodes if node.place == HOST]
     data = {
         "network": outcome.name,
@@ -57,6 +57,12 @@ def run(args: argparse.Namespace) -> Report:
         *_totals(outcome),
     ]
     lines += [f"host         {node.name}: {node.reason}" for node in hosted]
+    lines += [
+        f"rounding     {node.name}: less than {node.distance:.4f} steps from the reals', at most one step off the"
+        " runtime's float kernel"
+        for node in outcome.nodes
+        if node.distance is not None
+    ]
     lines += left_lines(outcome.left, outcome.why_left)
     if outcome.is_float:
         data["quantise"] = f"dovetail quantise {args.network} --calibration X.npz --output Q.onnx"

@@ -3,7 +3,14 @@
 import argparse
 from pathlib import Path
 
-from dovetail.flows.options.network import NETWORK_HELP, add_shape_option, samples_in, shapes_of
+from dovetail.flows.options.network import (
+    NETWORK_HELP,
+    add_shape_option,
+    add_state_option,
+    samples_in,
+    shapes_of,
+    states_of,
+)
 from dovetail.flows.output.reply import Report
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw import frontend
@@ -14,6 +21,7 @@ from dovetail.sw.files.portable import unpack
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", metavar="NETWORK", help=NETWORK_HELP)
     add_shape_option(parser)
+    add_state_option(parser)
     parser.add_argument("--output", metavar="NET.dnet", type=Path, required=True, help="the portable file")
     parser.add_argument(
         "--sample",
@@ -24,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    network = frontend.parse(frontend.read(args.network), shapes_of(args))
+    network = frontend.parse(frontend.read(args.network, states_of(args)), shapes_of(args))
     sample = samples_in(args.sample, network.graph)[0][0] if args.sample else None
     data = pack(network, sample)
     write_atomically(args.output, data)

@@ -10,12 +10,14 @@ from typing import Any
 
 from rich.table import Table
 
-from dovetail.flows.options.network import add_seed_option, add_shape_option, shapes_of
+from dovetail.flows.options.network import add_seed_option, add_shape_option, add_state_option, shapes_of, states_of
 from dovetail.flows.output.reply import Report
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw import frontend
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
+from dovetail.sw.frontend.onnx.states import States, note
 from dovetail.sw.frontend.parsed_file import Remainder
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, Search, Trial, search
@@ -23,8 +25,9 @@ from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, float_model, rest_of
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
-from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
+from dovetail.sw.quantise.samples import FileSamples, RandomSamples, Steps, labels_of, without_states
 from dovetail.sw.quantise.scheme import Scheme
+from dovetail.sw.quantise.smoothing import smooth
 
 _SCHEME_HELP = (
     "words in any order: asymmetric, symmetric, symmetric-uint8 or power-of-two activations; per-channel or per-tensor"
@@ -51,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-float", metavar="NODE", action="append", default=[], help="a node that stays float, or a pattern with *"
     )
     parser.add_argument(
+        "--smooth",
+        action="store_true",
+        help="bring channels of norms and gated layers to like ranges first, by the calibration inputs",
+    )
+    parser.add_argument(
         "--auto",
         metavar="GOAL",
         help="accuracy=POINTSpt (below float, needs --labels) or sqnr=DECIBELdB: the first scheme that reaches it",
@@ -66,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--per-layer", action="store_true", help="print the signal-to-noise of every node, worst first")
     add_shape_option(parser)
+    add_state_option(parser)
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -76,18 +85,25 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--write-best must come with --auto, the search for the best scheme")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
-    source = frontend.parse(frontend.read(args.network), shapes_of(args))
+    source = frontend.parse(frontend.read(args.network, states_of(args)), shapes_of(args))
     model = float_model(source)
     graph = FloatGraph(model)
     rest = (source.remainder, rest_of(source, model)) if source.remainder else None
-    samples = _samples(args, graph)
+    states = source.states if isinstance(source, ParsedOnnx) else {}
+    samples = _samples(args, graph, states)
     labels = _labels(args.labels) if args.labels else None
+    if args.smooth:
+        graph = smooth(graph, samples)
     calibration = Calibration(graph, samples)
-    compared = _evaluation(args, graph, samples)
+    compared = _stepped(graph, states, args.evaluate) if args.evaluate else samples
     if goal:
         found = search(calibration, goal, compared, labels, scheme.keep_float, _tell)
+        if states or args.state:
+            note(found.quantised.model, states)
         return _with_rest(_searched(args, calibration, found, str(goal)), args, rest)
     quantised = apply(calibration, scheme)
+    if states or args.state:
+        note(quantised.model, states)
     quality = Comparison(graph).quality(quantised.model, compared, labels, layers=args.per_layer)
     data, text = _outcome(args, calibration, scheme, quantised, quality)
     if args.output:
@@ -104,14 +120,17 @@ def _scheme(args: argparse.Namespace) -> Scheme:
     return replace(scheme, keep_float=(*scheme.keep_float, *args.keep_float))
 
 
-def _samples(args: argparse.Namespace, graph: FloatGraph) -> Iterable[Sample]:
-    if args.random is not None:
-        return RandomSamples(graph.inputs, args.random, args.seed)
-    return FileSamples(args.calibration, graph.inputs)
+def _samples(args: argparse.Namespace, graph: FloatGraph, states: States) -> Iterable[Sample]:
+    if args.random is None:
+        return _stepped(graph, states, args.calibration)
+    random = RandomSamples(without_states(graph.inputs, states), args.random, args.seed)
+    return Steps(graph, states, random) if states else random
 
 
-def _evaluation(args: argparse.Namespace, graph: FloatGraph, samples: Iterable[Sample]) -> Iterable[Sample]:
-    return FileSamples(args.evaluate, graph.inputs) if args.evaluate else samples
+def _stepped(graph: FloatGraph, states: States, path: Path) -> Iterable[Sample]:
+    """The samples of a file or folder; steps of a network with variables."""
+    files = FileSamples(path, without_states(graph.inputs, states))
+    return Steps(graph, states, files) if states else files
 
 
 def _labels(text: str) -> Array:

@@ -24,6 +24,7 @@ from dovetail.flows.fpga.reports import (
 )
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
+from dovetail.hw.common.elaboration import checked
 
 NAME = "dovetail_board"
 """Name of the top and of its files."""
@@ -121,22 +122,23 @@ class Builder:
         Returns the hash of the design and the commands. Removes a former build from the folder, which is made.
         """
         platform = self.target.board.load()
-        plan = platform.build(
-            top,
-            name=NAME,
-            do_build=False,
-            emit_src=False,
-            debug_verilog=True,
-            synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
-            script_after_read=NO_ELEMENTS,
-            script_after_synth=f"tee -q -o {STATISTICS} stat -json",
-            nextpnr_opts=[
-                "--timing-allow-fail",
-                *self._wanted(),
-                *self.target.board.placement,
-                *self.options.placement,
-            ],
-        )
+        with checked():
+            plan = platform.build(
+                top,
+                name=NAME,
+                do_build=False,
+                emit_src=False,
+                debug_verilog=True,
+                synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
+                script_after_read=NO_ELEMENTS,
+                script_after_synth=f"tee -q -o {STATISTICS} stat -json",
+                nextpnr_opts=[
+                    "--timing-allow-fail",
+                    *self._wanted(),
+                    *self.target.board.placement,
+                    *self.options.placement,
+                ],
+            )
         commands = json.loads(plan.files[f"build_{NAME}.json"])["commands"]
         inputs = {name: plan.files[name] for name in (f"{NAME}.il", f"{NAME}.ys", CONSTRAINTS[self.family])}
         digest = hashlib.sha256(json.dumps([inputs, commands, self.target.board.crowded], sort_keys=True).encode())

@@ -34,6 +34,8 @@ COSTS: Mapping[str, Mapping[str, int]] = {
     "bram": {"DP16KD": 1, "PDPW16KD": 1},
 }
 """What a cell takes: a carry cell of two bits two LUTs, a distributed RAM of 16 x 4 bits the four that hold them."""
+MODULE = re.compile(rf"^module \\{TOP}\.(\S+) .*?^endmodule\n", re.MULTILINE | re.DOTALL)
+"""A module of the accelerator below the top, and its name there."""
 CELLS = tuple(cell for costs in COSTS.values() for cell in costs)
 
 BLOCKS = (
@@ -52,7 +54,7 @@ class SynthesisError(DovetailError):
 @dataclass(frozen=True)
 class Netlist:
     """The cells of a netlist. ``names``: by type, those in the accelerator's modules as ``array.drain.walk.NAME``;
-    ``design``: hash of the Verilog; ``tool``: Yosys with its version."""
+    ``design``: :func:`design_of`; ``tool``: Yosys with its version."""
 
     names: Mapping[str, Sequence[str]]
     design: str
@@ -89,10 +91,22 @@ def netlist_resources(blocks: Mapping[str, Mapping[str, int]]) -> dict[str, Reso
     }
 
 
-def verilog_of(config: Config) -> tuple[str, str]:
-    """The Verilog of an accelerator as it is synthesised, and its hash."""
+def design_of(config: Config, block: str = "") -> str:
+    """Hash of the Verilog that is synthesised: of the whole accelerator, or of one block's modules."""
+    return _hash(_verilog(config), block)
+
+
+def _verilog(config: Config) -> str:
     (text,) = to_verilog(config, simulation=False).values()
-    return text, hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text
+
+
+def _hash(text: str, block: str) -> str:
+    """Modules are named with the block that they are in; the numbers that tell names apart count through all blocks."""
+    if block:
+        text = "".join(module[0] for module in MODULE.finditer(text) if block_of(module[1]) == block)
+        text = re.sub(r"\$\d+", "$", text)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def synthesise(config: Config, command: str = "", *, block: str = "") -> Netlist:
@@ -102,7 +116,7 @@ def synthesise(config: Config, command: str = "", *, block: str = "") -> Netlist
     modules of all others are black boxes. Raises `SynthesisError`.
     """
     yosys = _yosys(command)
-    text, design = verilog_of(config)
+    text = _verilog(config)
     lists = "; ".join(f"tee -q -o {cell}.txt select -list t:{cell}" for cell in CELLS)
     others = [module for module in _modules(text) if block and block_of(module) != block]
     boxes = "".join(f"blackbox \\{TOP}.{module}; " for module in others)
@@ -125,7 +139,7 @@ def synthesise(config: Config, command: str = "", *, block: str = "") -> Netlist
         paths = {cell: (folder / f"{cell}.txt").read_text().split() for cell in CELLS}
     names = {cell: [path.partition("/")[2] for path in found] for cell, found in paths.items()}
     tool = re.match(r"Yosys [\w.+-]+", stat["creator"])
-    return Netlist(names, design, tool[0] if tool else stat["creator"])
+    return Netlist(names, _hash(text, block), tool[0] if tool else stat["creator"])
 
 
 def _modules(verilog: str) -> list[str]:

@@ -30,7 +30,8 @@ from dovetail.sw.runtime.saved_program import load_program
 
 NETWORK_HELP = (
     "a .tflite or .onnx file, one that `dovetail pack` made, zoo:NAME"
-    " (mobilenet_v1, mobilenet_v2, resnet18, resnet50, efficientnet_lite0, vit_tiny, bert_tiny, resnet8, dscnn,"
+    " (mobilenet_v1, mobilenet_v2, resnet18, resnet50, efficientnet_lite0, vit_tiny, bert_tiny, kwt, decoder_tiny,"
+    " resnet8, dscnn,"
     " autoencoder, mobilenet_v2_block,"
     " hard_swish_block, inception_block, shuffle_block, attention_block)"
 )
@@ -55,8 +56,15 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         help="host cycles for a segment's start and end, instead of those of --host-cost; a small segment that does not"
         " repay them stays on the host; 0: none stays",
     )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="leave norms, and softmax in float, to the host where the accelerator's integers may be one step off the"
+        " runtime's float kernel",
+    )
     add_host_cost_option(parser)
     add_shape_option(parser)
+    add_state_option(parser)
     add_schedule_options(parser)
     add_options(parser)
 
@@ -95,6 +103,35 @@ def add_shape_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_state_option(parser: argparse.ArgumentParser) -> None:
+    """Add the pairs of inputs and outputs that are variables."""
+    parser.add_argument(
+        "--state",
+        metavar="INPUT=OUTPUT",
+        action="append",
+        default=[],
+        help="a variable of an ONNX file: what a run returns in OUTPUT, the next one gets in INPUT; none: there is"
+        " none; default: pairs that are named as caches are, such as past_k_0 and present_k_0 (`dovetail docs state`)",
+    )
+
+
+def states_of(args: argparse.Namespace) -> dict[str, str] | None:
+    """Output by input of every ``--state``; None without. Raises NetworkError."""
+    if not args.state:
+        return None
+    if args.state == ["none"]:
+        return {}
+    found = dict[str, str]()
+    for text in args.state:
+        name, _, output = text.partition("=")
+        if not name or not output:
+            raise NetworkError(f"state must be INPUT=OUTPUT, or none alone, not {text!r}")
+        if name in found:
+            raise NetworkError(f"state {name!r} must be given once, not with {found[name]!r} and {output!r}")
+        found[name] = output
+    return found
+
+
 def shapes_of(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """Sizes by input of every ``--shape``. Raises NetworkError."""
     return dict(map(_shape, args.shape))
@@ -115,7 +152,7 @@ def options_of(args: argparse.Namespace) -> Options:
         host = replace(host, round_trip=args.round_trip)
     use_schedules(args)
     effort = Options().effort if args.effort is None else args.effort
-    return Options(args.tiling or TILINGS[0], host=host, effort=effort)
+    return Options(args.tiling or TILINGS[0], host=host, effort=effort, exact=args.exact)
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -154,9 +191,11 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         args.network,
         config_of(args),
         shapes=shapes_of(args),
+        states=states_of(args),
         tiling=options.tiling,
         host=options.host,
         effort=options.effort,
+        exact=options.exact,
         keep_tensors=keep_tensors,
     )
 
@@ -173,8 +212,10 @@ def _loaded(args: argparse.Namespace, keep_tensors: bool) -> CompiledNetwork:
         "--tiling": args.tiling,
         "--round-trip": args.round_trip,
         "--host-cost": args.host_cost,
+        "--exact": args.exact or None,
         "--effort": args.effort,
         "--shape": args.shape or None,
+        "--state": args.state or None,
     }
     for flag, value in flags.items():
         if value is not None:
@@ -260,6 +301,8 @@ def _join(values: list[Array], batch: bool) -> Array:
 
 def _random(port: Port, random: np.random.Generator) -> Array:
     dtype = np.dtype(port.dtype)
+    if dtype.kind in "iu" and dtype.itemsize > 2:  # numbers of words and places, which most numbers are not
+        return np.zeros(port.shape, dtype)
     if np.issubdtype(dtype, np.integer):
         info = np.iinfo(dtype)
         return random.integers(info.min, info.max, port.shape, dtype, endpoint=True)

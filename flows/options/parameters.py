@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any
 
@@ -225,14 +226,13 @@ def chosen(config: Config) -> Mapping[str, Any]:
 def flat(config: Config) -> dict[str, Any]:
     """Every parameter of a finished configuration by the names of :data:`PARAMETERS`, for tables."""
     values = (
-        config.to_dict()
-        | {"pixel_lanes": config.pixel_lanes}
+        {field.name: getattr(config, field.name) for field in fields(config)}
         | vars(config.like_fixed)
         | {"pe": config.macs_per_cycle}
         | {"dataflow": dataflow_of(config.ic_lanes, config.oc_lanes, config.pixel_lanes)}
         | {"extensions": PARAMETERS["extensions"].show(config.extensions)}
     )
-    return {name: values.get(name, 0) for name in PARAMETERS}
+    return {name: values[name] for name in PARAMETERS}
 
 
 def named_lanes(lanes: Sequence[int]) -> dict[str, int]:

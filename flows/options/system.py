@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.flows.options.network import clock_of, options_of, random_sample, samples_in, shapes_of
+from dovetail.flows.options.network import clock_of, options_of, random_sample, samples_in, shapes_of, states_of
 from dovetail.flows.options.parameters import SETTINGS
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler.options import MODES
@@ -64,7 +64,7 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
         for name in OF_PLANNING:
             if getattr(args, name) is not None:
                 raise DovetailError(f"{_flag(name)} must be left out with --plan")
-        saved = load_plan(args.plan, read_graph(args.network, shapes_of(args)), system)
+        saved = load_plan(args.plan, read_graph(args.network, shapes_of(args), states_of(args)), system)
         if saved.host_cycles and saved.clock != clock_of(args):
             wanted = "left out" if saved.clock is None else clock_text(saved.clock)
             raise DovetailError(f"--clock must be {wanted} with {args.plan}, whose cycles of the host follow from it")
@@ -75,9 +75,8 @@ def planned_of(args: argparse.Namespace, unused: Collection[str]) -> SystemNetwo
         count = 1 if mode == MODES[0] else len(system.accelerators)
     options = options_of(args)
     network = plan_network(
-        args.network,
+        read_graph(args.network, shapes_of(args), states_of(args)),
         system,
-        shapes=shapes_of(args),
         mode=mode,
         inferences=count,
         effort=options.effort,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from dovetail.isa.config.given import MAX_SRAM, MIN_SRAM, SIZE, Kind, Parameter
+from dovetail.isa.config.given import MAX_SRAM, MIN_SRAM, SIZE, Kind, Parameter, one_of
 from dovetail.isa.config.system import MAX_ACCELERATORS
 from dovetail.sw.compiler.options import MODES
 
@@ -37,19 +37,13 @@ def _accelerators(value: Any) -> str:
     return "+".join(kind if count == 1 else f"{count}*{kind}" for kind, count in counts.items())
 
 
-def _mode(value: Any) -> str:
-    if value not in MODES:
-        raise ValueError(f"must be one of {', '.join(MODES)}, not {value!r}")
-    return str(value)
-
-
 ACCELERATORS = Parameter(
     "kinds and numbers, such as 2*8x8+16x16; a kind is lanes, a name of the system's file, or a preset",
     kind=Kind(_accelerators, lexical=str),
     title="accelerators",
     name="accelerators",
 )
-MODE = Parameter("what the plan makes fast", kind=Kind(_mode, choices=MODES), title="mode", name="mode")
+MODE = Parameter("what the plan makes fast", kind=one_of(MODES), title="mode", name="mode")
 INFERENCES = Parameter(
     "of the plan, with throughput; default: 2 per accelerator",
     1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
@@ -10,9 +9,6 @@ from rich.table import Table
 from dovetail.flows.output.printable import block
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.isa.timing.jobs import HostJob
-from dovetail.isa.timing.timeline import Timeline
-from dovetail.sw.compiler.devices.plan import Task
 from dovetail.sw.runtime.clock import clock_text, frequency_text, time_text
 from dovetail.sw.runtime.system_network import SystemNetwork
 
@@ -44,26 +40,13 @@ def describe_system(network: SystemNetwork, clock: float | None = None) -> dict[
                 "share": task.share,
                 "after": task.job.after,
                 "earliest": task.job.earliest,
-                "begins": origin,
+                "begins": begin,
                 "ends": end,
-                "cycles": _cycles(task, line),
+                "cycles": cycles,
             }
-            for task, origin, end, line in _jobs(network)
+            for task, begin, end, cycles, _ in network.done
         ],
     }
-
-
-def _jobs(network: SystemNetwork) -> Iterator[tuple[Task, int | None, int | None, Timeline | None]]:
-    """Of each job what it is, its first cycle, the one behind its last, and its timeline."""
-    times = network.times
-    return zip(network.plan.tasks, times.origins, times.ends, times.timelines, strict=True)
-
-
-def _cycles(task: Task, line: Timeline | None) -> int | None:
-    """That an accelerator or the host works on a job."""
-    if isinstance(task.job, HostJob):
-        return task.job.cycles
-    return None if line is None else line.cycles
 
 
 def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
@@ -91,7 +74,7 @@ def system_summary(network: SystemNetwork, clock: float | None = None) -> str:
         )
     if count > 1 and network.steady_gain is not None:
         lines.append(f"steady       {network.steady_gain:.2f} times its rate while all accelerators are busy")
-    work = sum(line.cycles for line in times.timelines if line)
+    work = sum(done.cycles for done in network.done if done.line is not None)
     lost = f"{network.lost:,} of the jobs' {work:,} cycles ({network.lost / work:.1%}) are lost to one another"
     if network.lost <= 0:
         fewer = f"; they take {-network.lost:,} fewer than alone, as memory refreshes rows in other cycles of theirs"
@@ -122,9 +105,9 @@ def job_table(network: SystemNetwork) -> Table:
             task.nodes[0] if len(task.nodes) == 1 else f"{task.nodes[0]} .. {task.nodes[-1]}",
             task.share or f"all, inference {task.inference}" if network.inferences > 1 else task.share or "all",
             ", ".join(map(str, task.job.after)),
-            f"{origin:,}",
-            f"{_cycles(task, line) or 0:,}",
+            f"{begin:,}",
+            f"{cycles:,}",
         ]
-        for number, (task, origin, _, line) in enumerate(_jobs(network))
+        for number, (task, begin, _, cycles, _) in enumerate(network.done)
     )
     return new_table("Jobs", (">#", "accelerator", "nodes", "share", "waits for", ">begins", ">cycles"), rows)

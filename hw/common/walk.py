@@ -225,16 +225,20 @@ class PixelWalk(wiring.Component):
         m = Module()
         left, kept_left = (Signal(16, name=name, reset_less=True) for name in ("left", "kept_left"))
         next_left = Signal(16)
-        wraps = Signal(reset_less=True)  # `left` is 1: a register, as it decides on all quantities
+        # Whether `left` and `kept_left` are 1: registers, as the first decides on all quantities. They do not wait for
+        # the carry chain of `next_left`.
+        wraps, kept_wraps = (Signal(reset_less=True, name=name) for name in ("wraps", "kept_wraps"))
+        next_wraps = Signal()
         begin, back = Signal(), Signal()
         m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]
         m.d.comb += next_left.eq(stepped(left, -1, back | begin | wraps, Mux(back, kept_left, self.width)))
+        m.d.comb += next_wraps.eq(Mux(back, kept_wraps, Mux(begin | wraps, self.width == 1, left == 2)))
         moves, keeps = Signal(), Signal()
         m.d.comb += [moves.eq(self.step | self.restart), keeps.eq(self.restart | (self.step & (self.keep | self.home)))]
         with m.If(moves):
-            m.d.sync += [left.eq(next_left), wraps.eq(next_left == 1)]
+            m.d.sync += [left.eq(next_left), wraps.eq(next_wraps)]
         with m.If(keeps):
-            m.d.sync += kept_left.eq(next_left)
+            m.d.sync += [kept_left.eq(next_left), kept_wraps.eq(next_wraps)]
 
         def walk(name: str, here: Signal, first: Value | int, on_wrap: Value, step: Value | None = None) -> None:
             """A register that goes to one of these, or back to what it was at the pixel that was kept; by ``step``, if

@@ -7,14 +7,13 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.common.axi import AxiLite
 from dovetail.hw.sequencer.control import Fault
-from dovetail.hw.sequencer.frontend import PAGES_BITS
+from dovetail.hw.sequencer.frontend import PAGES_BITS, parameter_members
 from dovetail.hw.sequencer.statistics import Counter
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import (
     ADDRESS_BITS,
     CONTROL_IRQ,
     CONTROL_START,
-    HOST_REGISTERS,
     ID,
     OKAY,
     SLVERR,
@@ -24,6 +23,7 @@ from dovetail.isa.host import (
     STATUS_FAULT,
     VERSION,
     HostRegister,
+    host_registers,
 )
 from dovetail.isa.instructions.table import PAGE_BYTES, Field, Unit
 from dovetail.isa.timing.dma import BOUNDARY
@@ -40,7 +40,7 @@ class Host(wiring.Component):
     -------
     bus: AXI4-Lite; one access at a time in each direction.
     start: pulse in the cycle after its write: begin a run. Never while ``busy``.
-    program, pages, base: what the host has set.
+    program, pages, base, parameters: what the host has set; ``parameters`` are there if the configuration has any.
     busy, ended, faulted, first, cycles: state of the run; ``ended`` is a pulse.
     counter: reads one of the units' counters.
     irq: a run has ended and the interrupt is enabled.
@@ -60,6 +60,7 @@ class Host(wiring.Component):
                 "program": Out(32),
                 "pages": Out(PAGES_BITS),
                 "base": Out(32),
+                **{name: member.flip() for name, member in parameter_members(config).items()},
                 "busy": In(1),
                 "ended": In(1),
                 "faulted": In(1),
@@ -94,8 +95,10 @@ class Host(wiring.Component):
             "CYCLES_LO": self.cycles[:32],
             "CYCLES_HI": self.cycles[32:],
         }
+        values |= {f"PARAM{n + 1}": self.parameters[n] for n in range(self.config.parameters)}
+        registers = host_registers(self.config.parameters)
         counters = [f"{unit.name}_{stall}" for unit in Unit for stall in STALLS]
-        assert {*values, *counters} == set(HOST_REGISTERS)
+        assert {*values, *counters} == set(registers)
 
         def case(register: HostRegister) -> int:
             return register.offset >> 2
@@ -109,10 +112,10 @@ class Host(wiring.Component):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(SLVERR)]
             with m.Switch(bus.araddr[2:]):
                 for name, value in values.items():
-                    with m.Case(case(HOST_REGISTERS[name])):
+                    with m.Case(case(registers[name])):
                         m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]
                 for number, name in enumerate(counters):
-                    with m.Case(case(HOST_REGISTERS[name])):
+                    with m.Case(case(registers[name])):
                         m.d.sync += [counter.number.eq(number), counter.ask.eq(1), bus.rvalid.eq(0), bus.rresp.eq(OKAY)]
         with m.If(counter.answered):
             m.d.sync += [counter.ask.eq(0), bus.rvalid.eq(1), bus.rdata.eq(counter.value)]
@@ -137,7 +140,7 @@ class Host(wiring.Component):
         with m.If(write):
             m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(SLVERR)]
             with m.Switch(bus.awaddr[2:]):
-                for register in HOST_REGISTERS.values():
+                for register in registers.values():
                     with m.Case(case(register)):
                         m.d.sync += bus.bresp.eq(OKAY)
                         if register.name == "CONTROL":
@@ -156,6 +159,10 @@ class Host(wiring.Component):
                             low = exact_log2(size)
                             with m.If(~self.busy):
                                 m.d.sync += target[low:].eq(merged(target)[low:])
+                        elif register.parameter:
+                            parameter = self.parameters[register.parameter - 1]
+                            with m.If(~self.busy):
+                                m.d.sync += parameter.eq(merged(parameter))
         with m.If(self.start):
             m.d.sync += done.eq(0)
         return m

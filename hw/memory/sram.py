@@ -163,10 +163,22 @@ class Sram(wiring.Component):
                 return any_of(gated(m, f"{reader}_{name}", value, owner[bank]) for reader, value, owner in registers)
 
             # 1: where its owner reads; 2: the memory, meanwhile which half each byte lane comes from; 3: the word.
-            begin = of_owner(f"begin{bank}", (port.addr[: self._byte_bits + 1] for port in readers))
-            low, row_odd = begin[:-1], begin[-1]
-            odd = Signal(config.word_bytes, name=f"odd{bank}", reset_less=True)
-            m.d.sync += odd.eq(Cat(row_odd ^ (lane < low) for lane in range(config.word_bytes)))
+            # Which of its lanes are meant: of a first row those from the first byte on, of a row beyond those before.
+            begin = of_owner(
+                f"begin{bank}",
+                (
+                    Cat(port.addr[: self._byte_bits + 1], *(self._bank(pairs[half]) == bank for half in (1, 0)))
+                    for port, pairs in zip(readers, wheres, strict=True)
+                ),
+            )
+            low = begin[: self._byte_bits]
+            row_odd, is_first, is_beyond = begin[self._byte_bits :]
+            odd, meant = (Signal(config.word_bytes, name=f"{name}{bank}", reset_less=True) for name in ("odd", "meant"))
+            before = [lane < low for lane in range(config.word_bytes)]
+            m.d.sync += [
+                odd.eq(Cat(row_odd ^ lower for lower in before)),
+                meant.eq(Cat(Mux(lower, is_beyond, is_first) for lower in before)),
+            ]
             rows = []
             for half in range(2):
                 cells = block_ram(width=8 * config.word_bytes, depth=self._half_rows)
@@ -178,10 +190,11 @@ class Sram(wiring.Component):
             word = Signal(8 * config.word_bytes, name=f"word{bank}", reset_less=True)
             for lane in range(config.word_bytes):
                 even_byte, odd_byte = (row.word_select(lane, 8) for row in rows)
-                m.d.sync += word.word_select(lane, 8).eq(Mux(odd[lane], odd_byte, even_byte))
+                byte = Mux(odd[lane], odd_byte, even_byte)
+                m.d.sync += word.word_select(lane, 8).eq(byte & meant[lane].replicate(8))
             words.append(word)
-        for name, port, pairs in zip(READERS, readers, wheres, strict=True):
-            self._read(m, name, port, pairs, words)
+        for name, port, owner in zip(READERS, readers, owners, strict=True):
+            self._read(m, name, port, owner, words)
 
     def _writes(self, m: Module, writers: list[Any]) -> list[list[Value]]:
         """What each bank's halves write: enable per byte, row and word. Rotation, then a register per bank and writer.
@@ -211,42 +224,21 @@ class Sram(wiring.Component):
                     written[bank][half].append(Cat(enable, where, data.replicate(config.word_bytes // few)))
         return [[any_of(values) for values in halves] for halves in written]
 
-    def _read(self, m: Module, name: str, port: Any, pairs: list[Value], words: list[Signal]) -> None:
-        """The bytes of a reader, from the words of the banks; the first two cycles are those of the banks."""
-        config = self.config
-        few = read_bytes(config, name)
-        lanes, bits = config.word_bytes, self._byte_bits
-        low = delayed(m, f"{name}_low", port.addr[:bits], 4)
-        first, beyond = (
-            delayed(m, f"{name}_{row}", self._bank(pairs[half]), 2)[-1] for row, half in (("first", 1), ("beyond", 0))
-        )
-        # 3: which lanes hold bytes that count, of the row of the first byte and of the row beyond it; their banks.
-        in_first, in_beyond, is_first, is_beyond = (
-            Signal(count, name=f"{name}_{what}", reset_less=True)
-            for what, count in (
-                ("in_first", lanes),
-                ("in_beyond", few - 1),
-                ("is_first", config.banks),
-                ("is_beyond", config.banks),
-            )
-        )
-        m.d.sync += [
-            in_first.eq(Cat((lane >= low[2]) & ((lane - low[2])[:bits] < few) for lane in range(lanes))),
-            in_beyond.eq(Cat((lane < low[2]) & ((lane - low[2])[:bits] < few) for lane in range(few - 1))),
-            is_first.eq(Cat(first == bank for bank in range(config.banks))),
-            is_beyond.eq(Cat(beyond == bank for bank in range(config.banks))),
-        ]
-        # 4: selection. Each of few bytes is then in one group of as many, in its lane modulo their number. 5: rotation.
-        groups: list[Value] = []
-        for bank, word in enumerate(words):
-            chosen = Signal(8 * lanes, name=f"{name}_chosen{bank}", reset_less=True)
-            for lane in range(lanes):
-                counts = in_first[lane] & is_first[bank]
-                if lane < few - 1:
-                    counts |= in_beyond[lane] & is_beyond[bank]
-                m.d.sync += chosen.word_select(lane, 8).eq(Mux(counts, word.word_select(lane, 8), 0))
-            groups += [chosen.word_select(group, 8 * few) for group in range(lanes // few)]
-        m.d.sync += port.data.eq(rotate(m, any_of(groups), low[4][: exact_log2(few)], left=False))
+    def _read(self, m: Module, name: str, port: Any, owner: Value, words: list[Signal]) -> None:
+        """The bytes of a reader, from the words of the banks that it owns; the first three cycles are the banks'."""
+        few, lanes = read_bytes(self.config, name), self.config.word_bytes
+        bits = exact_log2(few)
+        low = delayed(m, f"{name}_low", port.addr[: self._byte_bits], 4)
+        owned = delayed(m, f"{name}_owned", owner, 3)[-1]
+        # 4: selection. Of few bytes each is then in one group of as many, in its lane modulo their number. 5: rotation.
+        word = any_of(gated(m, f"{name}_chosen{bank}", word, owned[bank]) for bank, word in enumerate(words))
+        taken = []
+        for place in range(few):
+            group = Signal(range(lanes // few), name=f"{name}_group{place}", reset_less=True)
+            m.d.sync += group.eq(low[3][bits:] + (place < low[3][:bits]))
+            groups = Cat(word.word_select(at + place, 8) for at in range(0, lanes, few))
+            taken.append(groups.word_select(group, 8))
+        m.d.sync += port.data.eq(rotate(m, Cat(taken), low[4][:bits], left=False))
 
 
 def module_of(config: Config) -> str:

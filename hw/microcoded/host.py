@@ -18,6 +18,7 @@ from dovetail.isa.host import (
     STATUS_BUSY,
     STATUS_DONE,
     STATUS_FAULT,
+    host_registers,
 )
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.timing.dma import BOUNDARY
@@ -78,7 +79,7 @@ class MicrocodedHost(wiring.Component):
         exists, small = Signal(), Signal()
         status, control = Signal(), Signal()
         with m.Switch(address):
-            for register in HOST_REGISTERS.values():
+            for register in host_registers().values():
                 with m.Case(register.offset >> 2):
                     m.d.comb += exists.eq(1)
                     m.d.comb += status.eq(register.name == "STATUS")

@@ -12,7 +12,7 @@ from dovetail.hw.microcoded.convolution import Tables, convolution
 from dovetail.hw.microcoded.steps import ADC, ADD, AND, BELOW, NOT_BELOW, OR, READ, SHL, SHR, SUB, end
 from dovetail.hw.microcoded.transfer import transfer
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import HOST_REGISTERS, ID, VERSION
+from dovetail.isa.host import ID, VERSION, host_registers
 from dovetail.isa.instructions.checks import has, known
 from dovetail.isa.instructions.table import BY_NUMBER, PAGE_WORDS, REGISTERS, Cause, Op, Unit
 
@@ -26,7 +26,7 @@ def build(config: Config) -> Assembler:
     """The microprogram of a configuration."""
     fixed = {f"{r.unit.name}.{name}": r.number for unit in REGISTERS.values() for name, r in unit.items()}
     fixed = {name: number for name, number in fixed.items() if number >> 6 != Unit.VECTOR}
-    fixed |= {name: HOST + (r.offset >> 2) for name, r in HOST_REGISTERS.items()}
+    fixed |= {name: HOST + (r.offset >> 2) for name, r in host_registers().items()}
     used = [len(REGISTERS[unit]) for unit in (Unit.LOAD, Unit.ARRAY)]
     free = chain(range(used[0], 64), range(64 + used[1], 128), range(HOST + 32, 192))
     constants = chain(range(TABLES + used[0], TABLES + 64), range(TABLES + 64 + used[1], TABLES + 128))

@@ -1,5 +1,8 @@
 """Control of a unit: takes entries from its queue, has them verified, starts its core."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,8 +11,11 @@ from dovetail.hw.common.ports import Claims, Core, Entry, EntryKind, part
 from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import BUS_CAUSES, Cause, Unit
+from dovetail.isa.instructions.table import BUS_CAUSES, QUEUE_DEPTH, Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
+
+OUTSTANDING_BITS = (QUEUE_DEPTH + 1).bit_length()
+"""Bits of how many of a unit's operations are not completed: those in its queue, and one that it works on."""
 
 
 class Fault(data.Struct):
@@ -43,6 +49,8 @@ class UnitControl(wiring.Component):
     completed: completion counts of all units. ``done``: this unit's.
     clear: pulse before a run: registers and counts to zero.
     halt: pop nothing.
+    kept: for the queue: a wait that was taken from it is not over at the end of this cycle. ``waiting``: nor was it
+        before.
     idle: no operation or fetch is in the unit. ``awake``: the core needs its clock.
     fetched: pulse in the end cycle of a fetch.
     failed: pulse with a fault in the cycle to which it belongs. ``fault``: what it was, in the cycle after it.
@@ -52,6 +60,8 @@ class UnitControl(wiring.Component):
     Latency
     -------
     An operation popped in cycle t is verified in t + CHECK; the next entry is popped after its end at the earliest.
+    A wait leaves the queue as soon as it is the oldest entry, but holds its place there until it is over; the next
+    entry is popped in the cycle after that.
     """
 
     def __init__(self, config: Config, *, unit: Unit) -> None:
@@ -66,6 +76,8 @@ class UnitControl(wiring.Component):
                 "done": Out(32),
                 "clear": In(1),
                 "halt": In(1),
+                "kept": Out(1),
+                "waiting": Out(1),
                 "idle": Out(1),
                 "awake": Out(1),
                 "fetched": Out(1),
@@ -91,20 +103,33 @@ class UnitControl(wiring.Component):
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
 
-        ready, start, waits = Signal(), Signal(), Signal()
+        ready, start = Signal(), Signal()
         # Units that have not completed so many operations; counts are below 2^30. A unit itself has, when it pops: what
         # was dispatched before the wait has left the queue.
         lacking = Signal(len(Unit))
+        # The comparison takes most of a cycle. So a wait is popped without it, and what follows asks a register.
+        begins = Signal()  # a wait that is not over when it is popped
+        on = Signal(len(Unit))  # of the wait that was popped last
+        target = Signal(OUTSTANDING_BITS)
+        reached = Signal()
+        counts = [
+            Const(0, OUTSTANDING_BITS)
+            if unit == self.unit
+            else count[:OUTSTANDING_BITS] & on[unit].replicate(OUTSTANDING_BITS)
+            for unit, count in zip(Unit, self.completed, strict=True)
+        ]
         m.d.comb += [
-            ready.eq(self.entries.valid & ~busy & ~self.halt),
+            ready.eq(self.entries.valid & ~busy & ~self.halt & ~self.waiting),
             lacking.eq(
                 Cat(
                     Const(0, 1) if unit == self.unit else (count - entry.value)[31]
                     for unit, count in zip(Unit, self.completed, strict=True)
                 )
             ),
-            waits.eq((entry.waits & lacking).any()),
-            self.entries.ready.eq(~busy & ~self.halt & ~waits),
+            begins.eq(ready & (entry.waits & lacking).any()),
+            reached.eq(reduce(or_, counts) == target),
+            self.kept.eq(begins | self.waiting & ~reached),
+            self.entries.ready.eq(~busy & ~self.halt & ~self.waiting),
             start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
             core.cfg.clear.eq(cleared),
             core.cfg.en.eq(ready & (entry.kind == EntryKind.CFG)),
@@ -115,6 +140,10 @@ class UnitControl(wiring.Component):
             core.fetch.eq(entry.kind == EntryKind.FETCH),
             core.address.eq(entry.value),
         ]
+
+        m.d.sync += self.waiting.eq(self.kept & ~self.clear)
+        with m.If(~self.waiting):
+            m.d.sync += [on.eq(entry.waits), target.eq(entry.value[:OUTSTANDING_BITS])]
 
         verify, passes = Signal(), Signal()
         m.d.sync += check.eq(check << 1 | start)
@@ -158,8 +187,8 @@ class UnitControl(wiring.Component):
         ]
         m.d.comb += [
             self.activity.busy.eq(busy | start),
-            self.activity.config.eq(ready & ~waits & ~start),
-            self.activity.token.eq(ready & waits),
-            self.stirs.eq(ready & ~waits | check.any() | core.done),
+            self.activity.config.eq(ready & ~start & ~begins | self.waiting & reached & ~self.halt),
+            self.activity.token.eq(begins | self.waiting & ~reached & ~self.halt),
+            self.stirs.eq(ready | self.waiting & reached | check.any() | core.done),
         ]
         return m

@@ -10,10 +10,12 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.control import Fault
+from dovetail.isa.config.given import MAX_PARAMETERS
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import has, known
+from dovetail.isa.instructions.checks import has, known, reserved_bits
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
+    CFG_PARAM,
     CFG_REG,
     CFG_VALUE,
     OPCODE,
@@ -93,12 +95,16 @@ class Decoder(wiring.Component):
         absent = set() if self.config.vector else {Unit.VECTOR}
 
         exists, reserved, lacking = Signal(), Signal(), Signal()
+        parameters = self.config.parameters
         with m.Switch(bits(OPCODE)):
             for row in known(self.config):
                 with m.Case(int(row.op)):  # the width of `Op` would depend on what extensions are loaded
+                    unused = (self.word & reserved_bits(self.config, row)).any()
+                    if row.op == Op.CFG and 0 < parameters < MAX_PARAMETERS:
+                        unused |= bits(CFG_PARAM) > parameters
                     m.d.comb += [
                         exists.eq(1),
-                        reserved.eq((self.word & row.reserved).any()),
+                        reserved.eq(unused),
                         lacking.eq(not has(self.config, row.op)),
                     ]
                     if row.unit is not None:
@@ -110,8 +116,8 @@ class Decoder(wiring.Component):
             for register in BY_NUMBER.values():
                 with m.Case(register.number):
                     m.d.comb += defined.eq(1)
-                    if unused := ~register.mask & 0xFFFF_FFFF:
-                        m.d.comb += overflows.eq((bits(CFG_VALUE) & unused).any())
+                    if lacks := ~register.mask & 0xFFFF_FFFF:
+                        m.d.comb += overflows.eq((bits(CFG_VALUE) & lacks).any())
         target, on = bits(SYNC_UNIT), bits(SYNC_ON)
 
         def is_absent(unit: Signal) -> Value:
@@ -148,6 +154,11 @@ class Decoder(wiring.Component):
         return m
 
 
+def parameter_members(config: Config) -> dict[str, Any]:
+    """The member ``parameters`` of a component, if there are any."""
+    return {"parameters": In(data.ArrayLayout(32, config.parameters))} if config.parameters else {}
+
+
 class Frontend(wiring.Component):
     """Fetch, decode, dispatch.
 
@@ -159,6 +170,7 @@ class Frontend(wiring.Component):
     -------
     start: pulse before the first cycle of a run. ``halt``: nothing more is done.
     program, pages: where the program is (1 KiB aligned), and how many pages it has.
+    parameters: the host registers PARAM, PARAM1 first; constant during a run; none, no member.
     page: writes of the page buffers. ``fetched``: pulse in the end cycle of a fetch.
     queues: one per unit.
     stopped: END has been passed.
@@ -179,6 +191,7 @@ class Frontend(wiring.Component):
                 "halt": In(1),
                 "program": In(32),
                 "pages": In(PAGES_BITS),
+                **parameter_members(config),
                 "page": In(PageWrite(config)),
                 "fetched": In(1),
                 "queues": Out(stream.Signature(Entry)).array(len(Unit)),
@@ -289,6 +302,16 @@ class Frontend(wiring.Component):
                 fetching.eq(w_valid & w_first & more),
             ]
 
+        # The parameter that the word in B names, 0 if it names none.
+        offset = Signal(32)
+        if config.parameters:
+            with m.If(advance_b):
+                m.d.sync += offset.eq(0)
+                with m.If(decoder.decoded.kind == EntryKind.CFG), m.Switch(w[CFG_PARAM.low :][: CFG_PARAM.width]):
+                    for n in range(config.parameters):
+                        with m.Case(n + 1):
+                            m.d.sync += offset.eq(self.parameters[n])
+
         # Actions.
         dispatched = [Signal(32, name=f"dispatched_{unit.name.lower()}") for unit in Unit]
         pc = Signal(32)
@@ -305,11 +328,11 @@ class Frontend(wiring.Component):
             entry.waits.eq(b.waits),
             entry.pc.eq(pc),
         ]
-        # A value, the difference of a WAIT, or the address of a fetch: all by one adder.
+        # A value and its parameter, the difference of a WAIT, or the address of a fetch: all by one adder.
         base, amount, subtracts = Signal(32), Signal(32), Signal()
         m.d.comb += [
             subtracts.eq((b.kind == EntryKind.WAIT) & ~fetching),
-            base.eq(Mux(fetching, address, pending)),
+            base.eq(Mux(fetching, address, pending | offset if config.parameters else pending)),
             amount.eq((b.value ^ subtracts.replicate(32)) & ~fetching.replicate(32)),
             entry.value.eq((Cat(Const(1, 1), base) + Cat(subtracts, amount))[1:]),
         ]

@@ -22,6 +22,7 @@ class Queue(wiring.Component):
     -------
     i: what is pushed; ready while a place is free.
     o: the oldest entry.
+    kept: the entry that was taken last holds its place in the next cycle, too.
     clear: empties the queue (what is pushed in the same cycle is lost).
 
     Latency
@@ -34,7 +35,9 @@ class Queue(wiring.Component):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
         self.depth = depth
         self.entry = entry
-        super().__init__({"i": In(stream.Signature(entry)), "o": Out(stream.Signature(entry)), "clear": In(1)})
+        super().__init__(
+            {"i": In(stream.Signature(entry)), "o": Out(stream.Signature(entry)), "kept": In(1), "clear": In(1)}
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -48,6 +51,7 @@ class Queue(wiring.Component):
         many = Signal()  # more than one
         push, pop = Signal(), Signal()
         full = Signal()
+        last = Signal()  # with the entry kept, no place is free
         m.d.comb += [
             push.eq(self.i.valid & self.i.ready),
             pop.eq(self.o.valid & self.o.ready),
@@ -61,15 +65,17 @@ class Queue(wiring.Component):
         # memory or a comparison.
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
-        # `o.ready` comes last in a cycle, from a comparison of counts. So it only chooses between two next states. No
-        # carry chain waits for it: a bit of the level flips where those below it are all ones, or all zeroes.
+        # `o.ready` only chooses between two next states. No carry chain waits for it: a bit of the level flips where
+        # those below it are all ones, or all zeroes. `kept` comes last in a cycle, from a comparison of counts.
         taken = self.o.ready
         for n, bit in enumerate(level):
             up = bit ^ (push & level[:n].all() if n else push)
             down = bit ^ (~push & ~level[:n].any() if n else ~push)
             m.d.sync += bit.eq(Mux(taken, Mux(self.o.valid, down, up), up))
+        two_free, one_free = level == self.depth - 2, level == self.depth - 1
+        m.d.comb += last.eq(Mux(pop, level[-1] | push & one_free, one_free | push & two_free))
         m.d.sync += [
-            full.eq(~taken & (level[-1] | push & (level == self.depth - 1))),
+            full.eq(~taken & (level[-1] | push & one_free) | self.kept & last),
             many.eq(Mux(taken, push & many | (level > 2), push & self.o.valid | many)),
             self.o.valid.eq(push | many | self.o.valid & ~taken),
         ]

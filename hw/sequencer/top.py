@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from dovetail.hw.common.ports import Core
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.control import Fault, Trace, UnitControl
-from dovetail.hw.sequencer.frontend import PAGES_BITS, Frontend
+from dovetail.hw.sequencer.frontend import PAGES_BITS, Frontend, parameter_members
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.run import Run
 from dovetail.hw.sequencer.scoreboard import Scoreboard
@@ -25,7 +25,7 @@ class Sequencer(wiring.Component):
 
     Members
     -------
-    start, program, pages: from the host; ``start`` is ignored during a run.
+    start, program, pages, parameters: from the host; ``start`` is ignored during a run.
     page: instruction pages from LOAD.
     cores: one per unit (VECTOR's is never used in a configuration without it).
     awake: per unit, the core has something to do: its clock must not rest.
@@ -43,6 +43,7 @@ class Sequencer(wiring.Component):
                 "start": In(1),
                 "program": In(32),
                 "pages": In(PAGES_BITS),
+                **parameter_members(config),
                 "page": In(PageWrite(config)),
                 "cores": Out(Core(config)).array(units),
                 "awake": Out(1).array(units),
@@ -78,6 +79,7 @@ class Sequencer(wiring.Component):
             wiring.connect(m, control.activity, wiring.flipped(self.activity[unit]))
             wiring.connect(m, control.trace, wiring.flipped(self.trace[unit]))
             m.d.comb += [
+                queue.kept.eq(control.kept),
                 queue.clear.eq(run.clear),
                 control.clear.eq(run.clear),
                 control.halt.eq(run.halt),
@@ -95,7 +97,11 @@ class Sequencer(wiring.Component):
             run.failed[-1].eq(frontend.failed),
             run.fault[-1].eq(frontend.fault),
             run.idle.eq(Cat(control.idle for control in controls.values()).all()),
-            run.drained.eq(frontend.stopped & ~Cat(queue.o.valid for queue in queues.values()).any()),
+            run.drained.eq(
+                frontend.stopped
+                & ~Cat(queue.o.valid for queue in queues.values()).any()
+                & ~Cat(control.waiting for control in controls.values()).any()
+            ),
             self.clear.eq(run.clear),
             self.busy.eq(run.busy),
             self.ended.eq(run.ended),
@@ -115,5 +121,7 @@ class Sequencer(wiring.Component):
                 | Cat(control.stirs for control in controls.values()).any()
             ),
         ]
+        if config.parameters:
+            m.d.comb += frontend.parameters.eq(self.parameters)
         wiring.connect(m, wiring.flipped(self.page), frontend.page)
         return m

@@ -5,10 +5,10 @@ from amaranth.utils import exact_log2
 
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.hw.vector.stage import VectorStage
-from dovetail.isa.instructions.checks import offers
-from dovetail.isa.instructions.table import DIRECT
+from dovetail.isa.instructions.checks import built, offers
+from dovetail.isa.instructions.table import DIRECT, TABLE_BYTES, Unit
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.isa.timing.vector import table_lanes
 
 
 class VectorDirect(VectorStage):
@@ -28,7 +28,8 @@ class VectorDirect(VectorStage):
         values = Signal(8 * lanes, reset_less=True)
         found = Signal(8 * lanes, reset_less=True)
         m.d.sync += [values.eq(self.a), found.eq(values)]
-        rows = self._tables(m, platform) if offers(self.config, "looks_up") else []
+        looks_up = any(row.looks_up and row.stage == DIRECT for row in built(self.config, Unit.VECTOR))
+        rows = self._tables(m, platform) if looks_up else []
         result = Signal(len(self.result), reset_less=True)
         m.d.comb += self.result.eq(result)
         m.d.sync += result.eq(found)

@@ -4,12 +4,16 @@ from amaranth import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.hw.common.regions import is_any
 from dovetail.hw.common.walk import LanesBelow, Place, count_loops
+from dovetail.hw.vector.passes import Passes
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
+from dovetail.hw.vector.stage import row_layout
 from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import offers
-from dovetail.isa.timing.vector import TABLE_BYTES, WALK, table_lanes
+from dovetail.isa.instructions.checks import built, offers
+from dovetail.isa.instructions.table import Instruction, Unit
+from dovetail.isa.timing.vector import RECORDS_LATE, WALK, table_lanes, table_reads
 
 FLAGS = data.StructLayout(dict.fromkeys(("first", "last", "second", "table"), 1))
 """What a step of :class:`VectorReads` is."""
@@ -44,6 +48,8 @@ class VectorReads(wiring.Component):
         The step is of the table; ``first`` as well.
     first, last
         The step is the first, the last of its output.
+    operation, row
+        Only where operations have passes: the opcode, constant from ``load`` on; `row_layout` of the step.
 
     Latency
     -------
@@ -54,6 +60,7 @@ class VectorReads(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        more = {"operation": In(8), "row": Out(row_layout(config))} if offers(config, "passes") else {}
         super().__init__(
             {
                 "regs": In(VECTOR_REGISTERS),
@@ -68,6 +75,7 @@ class VectorReads(wiring.Component):
                 "table": Out(1),
                 "first": Out(1),
                 "last": Out(1),
+                **more,
             }
         )
 
@@ -76,7 +84,8 @@ class VectorReads(wiring.Component):
         regs, kind = self.regs, self.kind
         lanes, bits = self.config.vector_lanes, self.config.offset_bits
         two_operands, looks_up = offers(self.config, "two_operands"), offers(self.config, "looks_up")
-        int32 = offers(self.config, "int32_input")
+        with_records = offers(self.config, "records")
+        int32 = offers(self.config, "int32_input") or with_records
 
         # 0: loop counters; which loop advances. The steps of a table come before all others.
         active = Signal()
@@ -90,29 +99,55 @@ class VectorReads(wiring.Component):
             "x": regs.TILE.width,
             "y": regs.TILE.height,
         }
+        passes = Passes(self.config, self.operation, regs, load=self.load) if offers(self.config, "passes") else None
+        if passes:
+            counts = passes.within(counts)
         advances, ends = count_loops(m, counts, load=self.load, step=step)
         level_0 = {loop: advance & ~filling for loop, advance in advances.items()}
         level = {loop: Signal(name=f"level_{loop}") for loop in level_0}
-        m.d.comb += step.eq(active & ~filling)
+        runs, last, goes_on = active, ends["ky"], ~ends["y"]
+        if passes:
+            passes.count(m, go=self.go, step=step, filling=filling, advances=advances, ends=ends)
+            runs, last = active & (filling | ~passes.waiting), last & (~passes.has | passes.results)
+            goes_on = passes.goes_on
+            if with_records:
+                last = Mux(passes.records, passes.final & ~passes.is_record, last)
+        m.d.comb += step.eq(runs & ~filling)
         with m.If(self.go):
             m.d.sync += [active.eq(1), begins.eq(1)]
         with m.Elif(step):
-            m.d.sync += [active.eq(~ends["y"]), begins.eq(ends["ky"])]
+            m.d.sync += [active.eq(goes_on), begins.eq(ends["ky"])]
         if looks_up:
-            table_left = Signal(range(TABLE_BYTES // table_lanes(self.config)))
+            reads: dict[int, list[Instruction]] = {}
+            for row in built(self.config, Unit.VECTOR):
+                if row.looks_up:
+                    reads.setdefault(table_reads(self.config, row.op) - 1, []).append(row)
+            table_left = Signal(range(max(reads) + 1))
+            (less, _), *more = sorted(reads.items())
+            left: Value | int = less
+            for count, rows in more:
+                left = Mux(is_any(self.operation, rows), count, left)
             with m.If(self.go):
-                m.d.sync += [filling.eq(kind.looks_up), table_left.eq(TABLE_BYTES // table_lanes(self.config) - 1)]
+                m.d.sync += [filling.eq(kind.looks_up), table_left.eq(left)]
             with m.Elif(filling):
                 m.d.sync += [filling.eq(table_left.any()), table_left.eq(table_left - 1)]
         valid_1 = Signal()
         flags_1 = Signal(FLAGS)
-        m.d.sync += valid_1.eq(active)
+        begins_1: Value = flags_1.first
+        first_0, second_0 = begins, filling | kind.two_operands & ends["kx"]
+        if passes and with_records:
+            # Every step of records, and of the block among them, is an output's first.
+            begins_1 = Signal()
+            first_0, second_0 = begins | passes.records, second_0 | passes.is_record
+            with m.If(active):
+                m.d.sync += begins_1.eq(begins)
+        m.d.sync += valid_1.eq(runs)
         with m.If(active):
             m.d.sync += [
                 *(level[loop].eq(advance) for loop, advance in level_0.items()),
-                flags_1.first.eq(begins),
-                flags_1.last.eq(ends["ky"] & ~filling),
-                flags_1.second.eq(filling | kind.two_operands & ends["kx"]),
+                flags_1.first.eq(first_0),
+                flags_1.last.eq(last & ~filling),
+                flags_1.second.eq(second_0),
                 flags_1.table.eq(filling),
             ]
 
@@ -128,16 +163,25 @@ class VectorReads(wiring.Component):
             "b": (0, 0, Mux(filling, table_lanes(self.config), block), regs.B_X_STEP, regs.B_Y_STEP),
         }
         first = {"off": regs.ORIGIN, "col": -regs.PAD_LEFT, "row": -regs.PAD_TOP, "b": 0}
+        if passes and with_records:
+            # A block's words come late. They are read anew for every row.
+            words, own = 2 * INT32_BYTES * lanes, passes.records
+            kx_step = Mux(own, 0, regs.KX_STEP)
+            steps |= {"off": (kx_step, *steps["off"][1:]), "col": (kx_step, *steps["col"][1:])}
+            block_step = Mux(filling, table_lanes(self.config), Mux(own, words, block))
+            rest = (Mux(own, 0, regs.B_X_STEP), Mux(own, 0, regs.B_Y_STEP))
+            steps["b"] = (Mux(own, words // 4, 0), 0, block_step, *rest)
+            first["b"] = Mux(own, -RECORDS_LATE * words, 0)
         here = {}
         for name, amounts in steps.items():
-            loops = dict(zip(level, amounts, strict=True))
+            loops = dict.fromkeys(level, 0) | dict(zip(("kx", "ky", "block", "x", "y"), amounts, strict=True))
             now, then, moves = level_0, level, valid_1 & ~flags_1.table
             if name == "b":
                 now, then = (
                     {**each, "block": each["block"] | table} for each, table in ((now, filling), (then, flags_1.table))
                 )
                 moves = valid_1
-                if not two_operands:
+                if not two_operands and not with_records:
                     loops = {"block": loops["block"]}
             place = Place(name, loops, width=bits)
             amount = Signal(bits, name=f"{name}_step", reset_less=True)
@@ -148,6 +192,8 @@ class VectorReads(wiring.Component):
             with m.Elif(moves):
                 place.move(m, then, place.base(then) + amount)
             here[name] = place.here
+        if passes:
+            passes.measure(m, moves=valid_1 & ~flags_1.table, begins=begins_1, level=level)
         off, col, row, b = here.values()
 
         # 2: address, distances to the bounds. An int32 begins at least four bytes before the end of its region.
@@ -158,10 +204,14 @@ class VectorReads(wiring.Component):
         offset = Signal(bits)
         limit = Signal(bits)
         in_limit, b_limit = (Signal(bits, name=f"{name}_limit") for name in ("in", "b"))
-        for region_limit, size in ((in_limit, regs.IN_BYTES), (b_limit, regs.B_BYTES)):
+        words_of_b = kind.int32_input | passes.records if passes and with_records else kind.int32_input
+        for region_limit, size, is_int32 in (
+            (in_limit, regs.IN_BYTES, kind.int32_input),
+            (b_limit, regs.B_BYTES, words_of_b),
+        ):
             whole = Mux(size >= INT32_BYTES, size - (INT32_BYTES - 1), 0)
             with m.If(self.load):
-                m.d.sync += region_limit.eq(Mux(kind.int32_input, whole, size))
+                m.d.sync += region_limit.eq(Mux(is_int32, whole, size))
         m.d.comb += [offset.eq(Mux(flags_1.second, b, off)), limit.eq(Mux(flags_1.second, b_limit, in_limit))]
         m.d.sync += valid_2.eq(valid_1)
         with m.If(valid_1):
@@ -185,9 +235,13 @@ class VectorReads(wiring.Component):
         def inside(bound: LanesBelow) -> Value:
             if not int32:
                 return bound.mask()
-            return Mux(kind.int32_input, bound.mask(INT32_BYTES), bound.mask(1))
+            return Mux(is_int32_2, bound.mask(INT32_BYTES), bound.mask(1))
 
-        m.d.sync += valid_3.eq(valid_2)
+        is_int32_2, goes_2 = kind.int32_input, valid_2
+        if passes and with_records:
+            is_int32_2 = kind.int32_input | passes.records & flags_2.second
+            goes_2 = valid_2 & ~(passes.records & ~flags_2.second & passes.is_past())
+        m.d.sync += valid_3.eq(goes_2)
         with m.If(valid_2):
             m.d.sync += [
                 flags_3.eq(flags_2),
@@ -197,6 +251,22 @@ class VectorReads(wiring.Component):
                 # May wrap below 0, if only upper lanes count.
                 address_3.eq(address),
             ]
+
+        if passes:
+            silent_1, silent_2 = Signal(), Signal()
+            with m.If(step):
+                m.d.sync += silent_1.eq(passes.draining)
+            with m.If(valid_1):
+                m.d.sync += silent_2.eq(silent_1 & ~flags_1.table)
+            with m.If(valid_2 & silent_2):
+                m.d.sync += mask_3.eq(0)
+            row_2, row_3 = (Signal.like(passes.row, name=f"row_{stage}") for stage in (2, 3))
+            with m.If(valid_1):
+                m.d.sync += row_2.eq(passes.row)
+            with m.If(valid_2):
+                m.d.sync += [row_3.eq(row_2), row_3.counts.eq(passes.counts())]
+            with m.If(valid_3):
+                m.d.sync += self.row.eq(row_3)
 
         # 4: the read.
         m.d.sync += [self.valid.eq(valid_3), self.en.eq(valid_3 & mask_3.any())]

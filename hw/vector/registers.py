@@ -7,7 +7,7 @@ from amaranth.lib.wiring import Out
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built, stages
+from dovetail.isa.instructions.checks import built, row_blocks, stages
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -74,6 +74,10 @@ class VectorRegisters(wiring.Component):
         read: dict[Region, Value] = {Region(config, regs, "IN"): Const(1, 1)}
         if any(row.reads_b for row in rows):
             read[Region(config, regs, "B")] = kind.two_operands | kind.looks_up
+        records = [row for row in rows if row.records]
+        if records:
+            *_, b = read
+            read[b] = read[b] | is_any(self.operation, records)
         with m.If(self.start):
             m.d.sync += [
                 *(region.end.eq(region.sum()) for region in (*read, target)),
@@ -99,11 +103,14 @@ class VectorRegisters(wiring.Component):
             regs.BLOCKS.last.any(),
             regs.POOL_COUNT.count.any() | ~divides,
         ]
+        too_large: Value = regs.BLOCKS.last > config.vector_lanes
+        if in_passes := [row for row in rows if row.passes]:
+            too_large = too_large | is_any(self.operation, in_passes) & (regs.BLOCKS.count > row_blocks(config))
         with m.If(self.load):
             m.d.sync += [
                 *(region.touched() for region in (*read, target)),
                 zero.eq(~Cat(sizes).all()),
-                large.eq(regs.BLOCKS.last > config.vector_lanes),
+                large.eq(too_large),
                 outside.eq(target.outside() | Cat(region.outside() & used for region, used in read.items()).any()),
                 overlaps.eq(Cat(region.overlaps(target) & used for region, used in read.items()).any()),
             ]

@@ -21,6 +21,7 @@ from dovetail.hw.common.scaler import (
 )
 from dovetail.isa.instructions.table import SCALING
 from dovetail.isa.numerics.add import ADD_SHIFT_MAX, ADD_SHIFT_MIN
+from dovetail.isa.numerics.norm import FACTOR_BITS
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 
@@ -49,11 +50,14 @@ below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``average_magic``), `
 none of the multipliers and no zero point. All clamp to ``lo`` .. ``hi``.
 """
 
+NORM_ROW = data.StructLayout({"mean": signed(8), "factor": FACTOR_BITS, "offset": FACTOR_BITS, "right": 5})
+"""What NORM knows of a row, named as in ``isa.numerics.norm.NormRows``; ``mean`` with the zero point in it."""
+
 ADDITIONS = frozenset({VectorOperation.ADD, VectorOperation.SUBTRACT, VectorOperation.MINIMUM, VectorOperation.MAXIMUM})
 """Operations that bring two operands to a common scale."""
 
-OF_TWO = ADDITIONS | {VectorOperation.MULTIPLY}
-"""Operations on two operands."""
+OF_TWO = ADDITIONS | {VectorOperation.MULTIPLY, VectorOperation.NORM}
+"""Operations on two operands; NORM has two in the products of the first pass."""
 
 OF_SUM = frozenset({VectorOperation.REQUANTISE, VectorOperation.ABSOLUTE, VectorOperation.LEAKY})
 """Operations that requantise an int32."""
@@ -80,6 +84,14 @@ class VectorLane(wiring.Component):
         in the pipeline.
     result
         int8 per lane.
+    products
+        With NORM: the product of both operands less their zero points, 16 bits per lane, ``PRODUCTS`` cycles after
+        them where ``product`` came with them; it takes no result.
+    product, row
+        With NORM, otherwise: :data:`NORM_ROW`, which stays from ``a`` on until ``RIGHT`` cycles later.
+    bias, words
+        With NORM: the two words of the channels' records (``isa.numerics.norm.NormRecords``), 32 bits per lane;
+        ``BIAS`` and ``WORDS`` cycles after ``a``.
 
     Latency
     -------
@@ -94,6 +106,7 @@ class VectorLane(wiring.Component):
 
     LATENCY = SCALING.latency
     PARAMS = 1
+    PRODUCTS, RIGHT, BIAS, WORDS = 3, 6, 7, 10
 
     def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
         if lanes < 1:
@@ -102,15 +115,22 @@ class VectorLane(wiring.Component):
             raise ValueError("operations must name at least one operation")
         self.lanes = lanes
         self.operations = frozenset(operations)
-        super().__init__(
-            {
-                "a": In(8 * lanes),
-                "b": In(8 * lanes),
-                "sum": In(32 * lanes),
-                "params": In(VECTOR_PARAMS),
-                "result": Out(8 * lanes),
+        members = {
+            "a": In(8 * lanes),
+            "b": In(8 * lanes),
+            "sum": In(32 * lanes),
+            "params": In(VECTOR_PARAMS),
+            "result": Out(8 * lanes),
+        }
+        if VectorOperation.NORM in self.operations:
+            members |= {
+                "product": In(1),
+                "row": In(NORM_ROW),
+                "bias": In(32 * lanes),
+                "words": In(32 * lanes),
+                "products": Out(16 * lanes),
             }
-        )
+        super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -119,7 +139,7 @@ class VectorLane(wiring.Component):
         params = self.params
         lanes = self.lanes
         two_operands = bool(self.operations & OF_TWO)
-        leaky = VectorOperation.LEAKY in self.operations
+        leaky, normal = (op in self.operations for op in (VectorOperation.LEAKY, VectorOperation.NORM))
 
         def does(*operations: VectorOperation) -> Value:
             built = [op for op in operations if op in self.operations]
@@ -161,6 +181,10 @@ class VectorLane(wiring.Component):
             passes.eq(passes_0),
             rounds_24.eq(onnx_0 & (adds_0 | of_sum_0)),
         ]
+        norms = Signal() if normal else Const(0, 1)
+        norms_0 = does(VectorOperation.NORM)
+        if normal:
+            m.d.sync += norms.eq(norms_0)
         signs = Cat(self.sum.word_select(i, 32)[31] for i in range(lanes))
         below = delayed(m, "below", signs, 10 if leaky else 2, reset_less=True)
 
@@ -191,7 +215,12 @@ class VectorLane(wiring.Component):
         factor_1 = Signal(16 * lanes, reset_less=True)
         value_1 = Signal(32 * lanes, reset_less=True)
         sign_1 = Signal(lanes, reset_less=True)
-        low_a = params.mult_a[:16]
+        low_a, zero_a, product = params.mult_a[:16], params.za, multiplies
+        if normal:
+            multiplies_1 = delayed(m, "product", self.product, 1)[-1]
+            low_a = Mux(norms, self.row.factor[:16], low_a)
+            zero_a = Mux(norms & ~multiplies_1, self.row.mean, zero_a).as_signed()
+            product = multiplies | (norms & multiplies_1)
         for i in range(lanes):
             shifted, lost = shifted_0.word_select(i, 32), lost_0[i]
             total = Cat(shifted[:31] & ~lost.replicate(31), shifted[31] | lost)
@@ -204,9 +233,9 @@ class VectorLane(wiring.Component):
             if two_operands:
                 b = _difference(b_0.word_select(i, 8), params.zb)
                 m.d.sync += [
-                    a_1.word_select(i, 16).eq(_difference(operand, params.za)),
+                    a_1.word_select(i, 16).eq(_difference(operand, zero_a)),
                     b_1.word_select(i, 16).eq(b),
-                    factor_1.word_select(i, 16).eq(Mux(multiplies, b[:8], low_a)),
+                    factor_1.word_select(i, 16).eq(Mux(product, b[:8], low_a)),
                 ]
 
         # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
@@ -217,8 +246,9 @@ class VectorLane(wiring.Component):
         negative_b_2 = Signal(lanes, reset_less=True)
         high_a = Signal(15)
         mult_b = Signal(31)
+        high = Mux(adds_0, Mux(onnx_0, params.mult_a[16:24], params.mult_a[16:]), 0)
         m.d.sync += [
-            high_a.eq(Mux(adds_0, Mux(onnx_0, params.mult_a[16:24], params.mult_a[16:]), 0)),
+            high_a.eq(Mux(norms_0, self.row.factor[16:], high) if normal else high),
             mult_b.eq(Mux(adds_0, Mux(onnx_0, params.mult_b[:24], params.mult_b), 0)),
         ]
         for i in range(lanes):
@@ -229,8 +259,13 @@ class VectorLane(wiring.Component):
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             if two_operands:
                 a, b, factor = a_1.word_select(i, 16), b_1.word_select(i, 16), factor_1.word_select(i, 16)
-                magnitude = Mux(adds | multiplies, a[:8] * factor, magnitude)
-                negative = Mux(adds | multiplies, a[8] ^ (b[8] & multiplies), negative)
+                of_two = adds | multiplies | norms if normal else adds | multiplies
+                magnitude = Mux(of_two, a[:8] * factor, magnitude)
+                negative = Mux(of_two, a[8] ^ (b[8] & multiplies), negative)
+                if normal:
+                    # What is up to the mean counts as below it, as something is subtracted yet.
+                    negative |= norms & ~a[:8].any()
+                    m.d.comb += self.products.word_select(i, 16).eq(a_2[i][:16])
                 m.d.sync += [
                     a_2[i].eq(Cat(magnitude, a[:8] * high_a)),
                     b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
@@ -239,6 +274,9 @@ class VectorLane(wiring.Component):
             else:
                 m.d.sync += a_2[i].eq(magnitude)
             m.d.sync += negative_a_2[i].eq(negative)
+        if normal:
+            minus_offset = Signal(signed(FACTOR_BITS + 1))
+            m.d.sync += minus_offset.eq(-self.row.offset)
         sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
 
         # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times
@@ -250,13 +288,15 @@ class VectorLane(wiring.Component):
         for name, (word_2, negative_2) in sides.items():
             negative = delayed(m, f"negative_{name}", negative_2, 3, reset_less=True)
             word_3, word_4, word_6, word_7 = (wide_registers(f"{name}_{stage}", lanes) for stage in (3, 4, 6, 7))
-            adds_4 = Signal(16 * lanes, name=f"{name}_adds", reset_less=True)
+            subtracts_4 = normal and name == "a"
+            adds_4 = Signal((32 if subtracts_4 else 16) * lanes, name=f"{name}_adds", reset_less=True)
             mask_4 = Signal(8 * lanes, name=f"{name}_mask", reset_less=True)
             word_5 = Signal(32 * lanes, name=f"{name}_5", reset_less=True)
             sign = Signal(lanes, name=f"{name}_sign", reset_less=True)
             m.d.sync += sign.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
             right = Signal(6, name=f"right_{name}")
-            m.d.sync += right.eq(Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0))
+            amount = Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0)
+            m.d.sync += right.eq(Mux(norms, self.row.right, amount) if subtracts_4 else amount)
             extra = Mux(averages, params.count, 0) if name == "a" else 0
             for i in range(lanes):
                 upper = (word_2[i][16:32] + word_2[i][32:55])[:24]
@@ -265,14 +305,18 @@ class VectorLane(wiring.Component):
                 word = word_3[i]
                 addend, mask = rounding_to_24(word[:32], rounds_24)
                 q31 = _half_q31(negative[1][i], adds_tflite)
+                addend = addend | q31 | extra
+                if subtracts_4:
+                    addend = Mux(norms, Mux(negative[1][i], self.row.offset, minus_offset), addend)
                 m.d.sync += [
                     word_4[i].eq(word[:40]),
-                    adds_4.word_select(i, 16).eq(addend | q31 | extra),
+                    adds_4.word_select(i, 32 if subtracts_4 else 16).eq(addend),
                     mask_4.word_select(i, 8).eq(mask),
                 ]
 
                 mask = mask_4.word_select(i, 8)
-                total = (word_4[i][:39] + adds_4.word_select(i, 16))[:40]
+                added = adds_4.word_select(i, 32).as_signed() if subtracts_4 else adds_4.word_select(i, 16)
+                total = (word_4[i][:39] + added)[:40]
                 m.d.sync += word_5.word_select(i, 32).eq(
                     Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32]))
                 )
@@ -284,7 +328,10 @@ class VectorLane(wiring.Component):
                 unsigned = Mux(adds_onnx, word[:55], integer)[:55]
                 if two_operands:
                     unsigned = unsigned ^ sign[i].replicate(55)
-                m.d.sync += word_7[i].eq(Cat(unsigned, sign[i]))
+                signed_7 = Cat(unsigned, sign[i])
+                if normal and name == "b":
+                    signed_7 = Mux(norms, self.bias.word_select(i, 32).as_signed(), signed_7)
+                m.d.sync += word_7[i].eq(signed_7)
             operands[name] = word_7
 
         # 8: signed sum of the two operands, negative ones less 1; which is less. 9: the sum, or one of the two. 10: its
@@ -306,7 +353,8 @@ class VectorLane(wiring.Component):
             a, b = (operands[name][i][:56].as_signed() for name in ("a", "b"))
             a_8, b_8 = (Signal(64, name=f"{name}_8_{i}", reset_less=True) for name in ("a", "b"))
             less = Signal(name=f"less_{i}", reset_less=True)
-            carry = Cat(a[55] ^ b[55], a[55] & b[55])
+            below_b = b[55] & ~norms if normal else b[55]
+            carry = Cat(a[55] ^ below_b, a[55] & below_b)
             chosen = Mux(less == chooses_greater, b_8[:56].as_signed(), a_8[:56].as_signed())
             m.d.sync += [
                 sum_8[i].eq(((a + b) + carry)[:57]),
@@ -315,7 +363,7 @@ class VectorLane(wiring.Component):
                 less.eq(a < b),
                 chosen_9[i].eq(Mux(chooses, chosen, sum_8[i][:57].as_signed())[:57]),
                 magnitude_10[i].eq(((word ^ word[56].replicate(57)) + (word[56] & ~chooses))[:57]),
-                negative_10[i].eq(word[56]),
+                negative_10[i].eq(word[56] ^ (norms & self.words.word_select(i, 32)[31]) if normal else word[56]),
             ]
 
         scales = of_sum_0 | multiplies_0
@@ -325,7 +373,7 @@ class VectorLane(wiring.Component):
         m.d.sync += [
             mult.eq(multiplier_of(params.mult_out, onnx_0 & scales)),
             right.eq(right_shift_of(params.shift_out.as_unsigned())),
-            shared.kind.eq(Mux(onnx_0, ScaleKind.ONNX, ScaleKind.TFLITE)),
+            shared.kind.eq(Mux(onnx_0 | norms_0 if normal else onnx_0, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared.zero_point.eq(params.zy),
             shared.lo.eq(params.lo),
             shared.hi.eq(params.hi),
@@ -343,11 +391,12 @@ class VectorLane(wiring.Component):
             scaler.shared.eq(shared),
             self.result.eq(scaler.result),
         ]
-        if not leaky:
+        if not leaky and not normal:
             m.d.comb += [scaler.mult.eq(mult.replicate(lanes)), scaler.right.eq(right.replicate(lanes))]
             return m
 
-        # LEAKY has two multipliers. Every lane keeps its own: a multiplexer would cost the multiplier its speed.
+        # LEAKY has two multipliers, NORM one per channel. Every lane keeps its own: a multiplexer would cost the
+        # multiplier its speed.
         mult_below = Signal(32)
         right_below = Signal(8)
         mult_10 = Signal(32 * lanes, reset_less=True)
@@ -357,11 +406,15 @@ class VectorLane(wiring.Component):
             right_below.eq(right_shift_of(params.shift_b.as_unsigned())),
         ]
         for i in range(lanes):
-            negative = leaks & below[10][i]
-            m.d.sync += [
-                mult_10.word_select(i, 32).eq(Mux(negative, mult_below, mult)),
-                right_10.word_select(i, 8).eq(Mux(negative, right_below, right)),
-            ]
+            mult_i, right_i = mult, right
+            if leaky:
+                negative = leaks & below[10][i]
+                mult_i, right_i = Mux(negative, mult_below, mult), Mux(negative, right_below, right)
+            if normal:
+                word = self.words.word_select(i, 32)
+                mult_i = Mux(norms, Cat(Const(0, 7), word[:24]), mult_i)
+                right_i = Mux(norms, right_shift_of(word[24:30]), right_i)
+            m.d.sync += [mult_10.word_select(i, 32).eq(mult_i), right_10.word_select(i, 8).eq(right_i)]
         m.d.comb += [scaler.mult.eq(mult_10), scaler.right.eq(right_10)]
         return m
 

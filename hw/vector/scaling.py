@@ -1,13 +1,17 @@
 """Results of the vector unit that are scaled: the operations of the vector lane, told by opcode and registers."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value, signed, unsigned
 
+from dovetail.hw.common.clocking import delayed
+from dovetail.hw.vector.norm import SQUARES, SUM, RowRoot, RowSum
+from dovetail.hw.vector.passes import BLOCK_STEP
 from dovetail.hw.vector.rescale import VectorLane
 from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import built, has
+from dovetail.isa.instructions.checks import built, has, offers
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
 from dovetail.isa.numerics.vector import VectorOperation
+from dovetail.isa.timing.vector import RECORDS_LATE
 
 POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
 """Operations of POOL: maximum, average by division, average by requantisation."""
@@ -33,7 +37,9 @@ class VectorScaling(VectorStage):
         m = Module()
         regs, mode = self.regs, self.regs.MODE
         m.submodules.lane = lane = VectorLane(lanes=self.config.vector_lanes, operations=operations_of(self.config))
-        m.d.comb += [lane.a.eq(self.a), lane.b.eq(self.b), lane.sum.eq(self.sum), self.result.eq(lane.result)]
+        if not offers(self.config, "records"):
+            m.d.comb += lane.a.eq(self.a)
+        m.d.comb += [lane.b.eq(self.b), lane.sum.eq(self.sum), self.result.eq(lane.result)]
 
         operation = Signal(VectorOperation)
         with m.Switch(self.operation):
@@ -67,4 +73,57 @@ class VectorScaling(VectorStage):
             params.shift_out.eq(Mux(divides, regs.POOL_SHIFT.shift, regs.SHIFTS.out)),
             params.count.eq(regs.POOL_COUNT.count),
         ]
+        if offers(self.config, "records"):
+            self._norms(m, lane, params, own=self.operation == int(Op.NORM))
         return m
+
+    def _norms(self, m: Module, lane: VectorLane, params: Value, *, own: Value) -> None:
+        """NORM: a row's sums in its first pass, what follows from them, and records in the second pass.
+
+        The sums are of elements as they are, or in an RMS norm less the zero point; what is none adds nothing.
+        """
+        regs, row, lanes = self.regs, self.row, self.config.vector_lanes
+        layer = regs.MODE.subtract
+        zero = Mux(layer, 0, regs.QUANT.zero_in)
+        with m.If(own):
+            m.d.sync += [params.za.eq(zero), params.zb.eq(zero)]
+        sums = Signal()
+        m.d.comb += sums.eq(row.valid & own & (row.number == 0))
+        elements = Cat(
+            Mux(sums & ~row.counts[i], params.za.as_unsigned(), self.a.word_select(i, 8)) for i in range(lanes)
+        )
+        m.submodules.sum = of_elements = RowSum(lanes=lanes, element=signed(8), total=SUM)
+        m.submodules.squares = of_squares = RowSum(lanes=lanes, element=unsigned(16), total=SQUARES)
+        m.submodules.root = root = RowRoot()
+        step = delayed(m, "norm_step", Cat(sums, row.first, sums & row.last), lane.PRODUCTS + of_squares.LATENCY)
+        count = Signal.like(root.count)
+        m.d.sync += count.eq(regs.BLOCKS.count * lanes - lanes + regs.BLOCKS.last)
+        m.d.comb += [
+            lane.a.eq(elements),
+            lane.product.eq(row.number == 0),
+            of_elements.elements.eq(elements),
+            Cat(of_elements.valid, of_elements.first).eq(step[0]),
+            of_squares.elements.eq(lane.products),
+            Cat(of_squares.valid, of_squares.first).eq(step[lane.PRODUCTS]),
+            root.start.eq(step[-1][-1]),
+            root.sum.eq(of_elements.total),
+            root.squares.eq(of_squares.total),
+            root.count.eq(count),
+            root.epsilon.eq(Cat(regs.SUM_BIAS, regs.B_MULT.mult)),
+            root.rms.eq(~layer),
+            lane.row.mean.eq(Mux(layer, root.mean, regs.QUANT.zero_in.as_signed())),
+            lane.row.factor.eq(root.factor),
+            lane.row.offset.eq(root.offset),
+            lane.row.right.eq(root.right),
+        ]
+        # A block's records come so late that the lanes take them when they are there.
+        words = {0: (lane.bias, lane.BIAS), 2: (lane.words, lane.WORDS)}
+        for number, (port, due) in words.items():
+            after = 3 * RECORDS_LATE + number - BLOCK_STEP
+            assert after < due <= after + 3
+            word = Signal.like(port, name=f"record_{number}", reset_less=True)
+            m.d.comb += port.eq(word)
+            with m.If(row.valid & own & (row.number != 0) & (row.lane == number)):
+                m.d.sync += word.eq(self.sum)
+        begins = lane.PRODUCTS + of_squares.LATENCY + root.LATENCY - 1
+        assert 1 + BLOCK_STEP + INSTRUCTIONS[Op.NORM].passes[1].wait[0] == begins

@@ -11,12 +11,13 @@ from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
 from dovetail.hw.vector.registers import VectorRegisters
 from dovetail.hw.vector.scaling import VectorScaling
+from dovetail.hw.vector.softmax import VectorSoftmax
 from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.extensions import shares
 from dovetail.isa.instructions.checks import built, offers, stages
-from dovetail.isa.instructions.table import DIRECT, SCALING, Stage, Unit
+from dovetail.isa.instructions.table import DIRECT, SCALING, SOFTMAX, Stage, Unit
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.vector import OUTPUT, TAPS, to_end
 
@@ -26,7 +27,7 @@ def hardware_of(stage: Stage) -> type[VectorStage]:
 
     Raises :class:`ConfigError`.
     """
-    classes = {SCALING.name: VectorScaling, DIRECT.name: VectorDirect}
+    classes = {SCALING.name: VectorScaling, DIRECT.name: VectorDirect, SOFTMAX.name: VectorSoftmax}
     for given in shares("dovetail.stages").values():
         classes = given | classes
     found = classes.get(stage.name)
@@ -75,7 +76,7 @@ class VectorTaps(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.lanes = lanes = config.vector_lanes
-        self.width = 32 if offers(config, "int32_input") else 8
+        self.width = 32 if offers(config, "int32_input") or offers(config, "records") else 8
         super().__init__(
             {
                 "valid": In(1),
@@ -120,7 +121,7 @@ class VectorTaps(wiring.Component):
                     held.eq(Mux(replaces, tap[:8], held)),
                     total.eq((Mux(first, self.bias, total).as_signed() + tap.as_signed())[:32]),
                 ]
-                if offers(self.config, "two_operands"):
+                if offers(self.config, "two_operands") or offers(self.config, "records"):
                     m.d.sync += self.b.word_select(i, 8).eq(tap[:8])
         return m
 
@@ -180,6 +181,10 @@ class VectorCore(wiring.Component):
             self.output.size.eq(writes.size),
         ]
 
+        has_passes = offers(config, "passes")
+        if has_passes:
+            m.d.comb += reads.operation.eq(registers.operation)
+
         # What belongs to a step, until its data are there.
         step = Cat(reads.valid, reads.first, reads.second, reads.mask)
         m.d.comb += [
@@ -187,20 +192,30 @@ class VectorCore(wiring.Component):
             taps.data.eq(self.input.data),
             taps.zero_in.eq(regs.QUANT.zero_in),
             taps.zero_b.eq(regs.B_ZERO.zero_b),
-            taps.int32.eq(kind.int32_input),
+            *([] if offers(config, "records") else [taps.int32.eq(kind.int32_input)]),
             taps.maximum.eq(kind.taps),
         ]
 
         # Where an operation rescales one operand, that comes less its zero point.
         rescales = is_any(registers.operation, [row for row in built(config, Unit.VECTOR) if row.rescales])
+        records = is_any(registers.operation, [row for row in built(config, Unit.VECTOR) if row.records])
         bias = Signal(32)
         m.d.comb += taps.bias.eq(bias)
-        m.d.sync += bias.eq(Mux(rescales, -regs.QUANT.zero_in.as_signed(), regs.SUM_BIAS))
+        start = Mux(rescales, -regs.QUANT.zero_in.as_signed(), regs.SUM_BIAS)
+        m.d.sync += bias.eq(start)
+        if offers(config, "records"):
+            # A word of a record is a step of its own, in region B.
+            m.d.comb += taps.int32.eq(kind.int32_input | records & taps.second)
+            with m.If(records):
+                m.d.sync += bias.eq(0)
 
         # The stages, the quickest first. The walk over the writes needs its time before the result is there; a step's
         # output goes on until its operation's stage is due.
         to_operands = SRAM_READ + taps.LATENCY
         fill = delayed(m, "fill", reads.valid & reads.table, to_operands)[-1]  # the row of a table is a first tap
+        if has_passes:
+            row_valid = reads.valid & ~reads.table & reads.row.valid
+            rows = delayed(m, "row", Cat(row_valid, reads.row.as_value()[1:]), to_operands)[-1]
         output, waited = reads.valid & reads.last, 0
         due: Value = Const(0, 1)
         results = []
@@ -215,6 +230,8 @@ class VectorCore(wiring.Component):
                 stage.b.eq(taps.b),
                 stage.sum.eq(taps.sum),
             ]
+            if has_passes:
+                m.d.comb += stage.row.eq(rows)
             to_write = to_operands + stage.LATENCY + OUTPUT
             assert reads.LATENCY + to_write == to_end(row)
             to_step = to_write - writes.LATENCY - 1

@@ -21,6 +21,8 @@ MAX_VECTOR_LANES = 16
 MAX_BANKS = 32
 DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
 """The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
+MAX_PARAMETERS = 15
+"""Host registers PARAM that a word can name."""
 FEATURES = ("matmul", "pooling", "elementwise", "activation")
 """Parameters that say which instructions are built."""
 
@@ -81,7 +83,9 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(sorted(set(value)))
 
 
-def _one_of(names: tuple[str, ...]) -> Kind:
+def one_of(names: tuple[str, ...]) -> Kind:
+    """One of some names."""
+
     def read(value: Any) -> str:
         if value not in names:
             raise ValueError(f"must be one of {', '.join(names)}, not {value!r}")
@@ -197,7 +201,7 @@ class Given(TypedDict, total=False):
     pixel_lanes: Annotated[int, Parameter("output pixels per cycle", default=1, title="pixel lanes", among=PIXEL_LANES)]
     sram: Annotated[int | str, Parameter("on-chip memory, such as 512KiB", MIN_SRAM, MAX_SRAM, DEFAULT_SRAM, "SRAM")]
     banks: Annotated[int | None, Parameter("SRAM banks", 4, MAX_BANKS)]
-    dataflow: Annotated[str, Parameter("how --pe is shared out", kind=_one_of(DATAFLOWS))]
+    dataflow: Annotated[str, Parameter("how --pe is shared out", kind=one_of(DATAFLOWS))]
     stripe: Annotated[
         int,
         Parameter("output pixels that share a weight load, up to 64 per pixel lane", 1, MAX_STRIPE * PIXEL_LANES[-1]),
@@ -208,6 +212,11 @@ class Given(TypedDict, total=False):
     pooling: Annotated[bool, Parameter("whether pooling is built", default=True)]
     elementwise: Annotated[bool, Parameter("whether element-wise operations are built", default=True)]
     activation: Annotated[bool, Parameter("whether activations are built", default=True)]
+    softmax: Annotated[int, Parameter("rows of a softmax at once, 0: SOFTMAX is not built", default=0, among=(0, 1))]
+    norm: Annotated[bool, Parameter("whether NORM is built", default=False)]
+    parameters: Annotated[
+        int, Parameter("host registers PARAM, which a program's words may add to their values", 0, MAX_PARAMETERS, 0)
+    ]
     serial: Annotated[bool, Parameter("whether it is the microcoded accelerator, the smallest", default=False)]
     extensions: Annotated[
         tuple[str, ...], Parameter("packages whose operations are built (`dovetail docs extending`)", default=())
@@ -215,7 +224,7 @@ class Given(TypedDict, total=False):
     bus: Annotated[int, Parameter("AXI data width in bits", default=64, title="bus bits", among=BUS_WIDTHS)]
     outstanding: Annotated[int, Parameter("bursts in flight per direction", 1, 16, 4, "bursts in flight")]
     memory: Any
-    depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=_one_of(DEPTHWISE))]
+    depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=one_of(DEPTHWISE))]
 
 
 MICROCODED: Given = {
@@ -228,6 +237,9 @@ MICROCODED: Given = {
     "pooling": False,
     "elementwise": False,
     "activation": False,
+    "softmax": 0,
+    "norm": False,
+    "parameters": 0,
     "extensions": (),
 }
 """What the microcoded accelerator (``serial``) is made of."""

@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Any
 
 from dovetail.isa.common.suggestion import nearest
-from dovetail.isa.config.given import SIZE, ConfigError, MemoryTiming
+from dovetail.isa.config.given import INT, SIZE, ConfigError, MemoryTiming
 from dovetail.isa.config.memory_presets import PRESETS, SDRAM_NANOSECONDS
 
 DEFAULT_CLOCK = 100_000_000
@@ -60,12 +60,6 @@ def _time(value: Any, clock: int, *, at_most: bool = False) -> int:
     if unit == "ck":
         return int(amount)
     return floor(amount * clock) if at_most else ceil(amount * clock)
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be an integer, not {value!r}")
-    return value
 
 
 def _text(value: Any) -> str:
@@ -329,7 +323,7 @@ def _sdram(table: Mapping[str, Any]) -> SdramTiming:
     values: dict[str, Any] = {"clock": clock}
     for name in ("width", "column_bits", "phase"):
         if name in table:
-            values[name] = _read(name, _count, table[name])
+            values[name] = _read(name, INT.read, table[name])
     for name, default in SDRAM_NANOSECONDS.items():
         values[name] = max(1, _read(name, _time, table.get(name, f"{default} ns"), clock))
     return SdramTiming(**values)
@@ -347,7 +341,7 @@ def _dram(table: Mapping[str, Any]) -> DramTiming:
         values[name] = _read(name, _frequency, values.get(name, DEFAULT_CLOCK))
     for name in ("width", "burst_length", "groups", "banks", "queue", "ahead"):
         if name in values:
-            values[name] = _read(name, _count, values[name])
+            values[name] = _read(name, INT.read, values[name])
     for name in _DRAM_TIMES:
         times = partial(_time, clock=values["dram_clock"], at_most=name == "refi")
         values[name] = _read(name, times, values[name])

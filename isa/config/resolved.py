@@ -121,6 +121,9 @@ class Config:
     pooling: bool
     elementwise: bool
     activation: bool
+    softmax: int
+    norm: bool
+    parameters: int
     serial: bool
     extensions: tuple[str, ...]
     memory: Memory
@@ -211,7 +214,7 @@ class Config:
     @property
     def vector(self) -> bool:
         """Whether there is a vector unit."""
-        return self.pooling or self.elementwise or self.activation or bool(self.extensions)
+        return self.pooling or self.elementwise or self.activation or bool(self.softmax or self.norm or self.extensions)
 
     @property
     def depth_conv(self) -> bool:
@@ -241,7 +244,7 @@ class Config:
     @property
     def word_bytes(self) -> int:
         """Bytes of an SRAM word, the widest access: the power of two that covers every port."""
-        vector = 4 * self.vector_lanes if self.elementwise else self.vector_lanes
+        vector = 4 * self.vector_lanes if self.elementwise or self.norm else self.vector_lanes
         inputs = self.pixel_lanes * max(self.ic_lanes, self.oc_lanes if self.depth_conv else 1)
         widest = max(16, inputs, 4 * min(self.requant_lanes, self.oc_lanes), self.bus_bytes, vector)
         return 1 << (widest - 1).bit_length()
@@ -335,7 +338,7 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("pixel_lanes", "serial", "extensions"):
+        for name in ("pixel_lanes", "softmax", "norm", "parameters", "serial", "extensions"):
             if data[name] == ALL_PARAMETERS[name].default:
                 del data[name]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = table_of(self.memory)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from dovetail.isa import host, program
+from dovetail.isa.config.given import MAX_PARAMETERS
 from dovetail.isa.instructions import table
 from dovetail.isa.timing.dma import BOUNDARY
 
@@ -35,6 +36,7 @@ def cheader() -> str:
         _define("PAGE_WORDS", table.PAGE_WORDS),
         _define("PAGE_BYTES", table.PAGE_BYTES),
         _define("QUEUE_DEPTH", table.QUEUE_DEPTH),
+        _define("PARAMETERS", MAX_PARAMETERS, "host registers PARAM that an accelerator has at most"),
         _define("BASE_BYTES", BOUNDARY, "BASE is a multiple of it"),
         _define("PROGRAM_MAGIC", f'"{program.MAGIC.decode()}"', "the first bytes of program files"),
         _define("PROGRAM_VERSION", program.VERSION, "format version of program files"),

@@ -4,6 +4,7 @@ One instruction or directive per line, ``#`` starts a comment, upper and lower c
 
     cfg load.MEM_ADDR 0x1000        # a register, by number
     cfg array.TILE height=7 width=7 # a packed register, by all its fields
+    cfg load.MEM_ADDR 64 param=3    # plus the host register PARAM3
     sync array on load pending 0    # "pending 0" may be left out
     conv
     end
@@ -19,6 +20,7 @@ from itertools import groupby
 from dovetail.isa.common.suggestion import nearest
 from dovetail.isa.instructions.table import (
     CAUSE_DOC,
+    CFG_PARAM,
     INSTRUCTIONS,
     REGISTERS,
     WORD_BYTES,
@@ -90,10 +92,11 @@ def format_word(word: int) -> str:
 
 def _format_cfg(decoded: Decoded, register: Register) -> str:
     target = f"cfg {register.unit.name.lower()}.{register.name}"
+    param = [f"{CFG_PARAM.name}={decoded.param}"] if decoded.param else []
     if register.fields:
         values = unpack(register.unit, register.name, decoded.value)
-        return " ".join([target, *(f"{name}={value}" for name, value in values.items())])
-    return f"{target} {decoded.value if decoded.value < 1 << 16 else hex(decoded.value)}"
+        return " ".join([target, *(f"{name}={value}" for name, value in values.items()), *param])
+    return " ".join([target, str(decoded.value) if decoded.value < 1 << 16 else hex(decoded.value), *param])
 
 
 def _line(mnemonic: str, operands: list[str]) -> list[int]:
@@ -129,14 +132,25 @@ def _cfg(operands: list[str]) -> int:
     register = REGISTERS[unit].get(name.upper())
     if register is None:
         raise ValueError(_unknown(f"register of {unit.name.lower()}", name.upper(), REGISTERS[unit]))
-    if "=" in operands[1]:
-        return cfg(unit, register.name, _fields(register, operands[1:]))
-    if len(operands) != 2:
-        raise ValueError(f"cfg takes one value, not {' '.join(operands[1:])!r}")
-    value = _number(operands[1], register.name, -(1 << 31), (1 << 32) - 1) & 0xFFFF_FFFF
+    param, values = _param(operands[-1]), operands[1:]
+    if param:
+        values = values[:-1]
+    if not values:
+        raise ValueError("cfg must be given unit.REGISTER and a value or its fields")
+    if "=" in values[0]:
+        return cfg(unit, register.name, _fields(register, values), param)
+    if len(values) != 1:
+        raise ValueError(f"cfg takes one value, not {' '.join(values)!r}")
+    value = _number(values[0], register.name, -(1 << 31), (1 << 32) - 1) & 0xFFFF_FFFF
     if value & ~register.mask:
         raise ValueError(f"{register.name} must keep its reserved bits zero (mask {register.mask:#x}), not {value:#x}")
-    return cfg(unit, register.name, value)
+    return cfg(unit, register.name, value, param)
+
+
+def _param(operand: str) -> int:
+    """The parameter that the last operand of cfg names; 0 if it is none."""
+    name, equals, text = operand.lower().partition("=")
+    return _number(text, name, 1, (1 << CFG_PARAM.width) - 1) if equals and name == CFG_PARAM.name else 0
 
 
 def _fields(register: Register, operands: list[str]) -> int:

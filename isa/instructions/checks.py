@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
+from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
 """Where each register stands in its unit's sequence."""
@@ -18,6 +18,9 @@ _FIELDS = {
     unit: {(r.name, f.name): (r.index, f.low, (1 << f.width) - 1) for r in registers.values() for f in r.fields}
     for unit, registers in REGISTERS.items()
 }
+
+ROW_ELEMENTS = 4096
+"""Of the longest row of an operation with passes."""
 
 MAX_SLIDE = 2
 """The most kernel columns from an output pixel to the next that a depthwise convolution can slide by."""
@@ -38,6 +41,11 @@ def has(config: Config, op: Op) -> bool:
     """Whether an accelerator has the instruction; what it knows but lacks is trapped as UNIT_ABSENT."""
     row = INSTRUCTIONS[op]
     return row.extension in (None, *config.extensions) and (row.feature is None or bool(getattr(config, row.feature)))
+
+
+def reserved_bits(config: Config, row: Instruction) -> int:
+    """Mask of the bits of an instruction's word that an accelerator wants to be zero."""
+    return row.reserved if config.parameters else row.reserved | CFG_PARAM.mask * (row.op == Op.CFG)
 
 
 def built(config: Config, unit: Unit) -> list[Instruction]:
@@ -138,6 +146,11 @@ def lanes_of(config: Config, op: Op, view: View) -> int:
         return config.vector_lanes
     lanes = array_lanes(config, op, view)
     return lanes - lanes % multiplier_of(op, view)
+
+
+def row_blocks(config: Config) -> int:
+    """Blocks of the longest row of an operation with passes."""
+    return ROW_ELEMENTS // config.vector_lanes
 
 
 def channels_of(config: Config, op: Op, view: View) -> int:
@@ -265,6 +278,8 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
     yield Cause.ZERO_SIZE, empty
     if view.unit in (Unit.ARRAY, Unit.VECTOR):
         yield Cause.TOO_LARGE, view["BLOCKS", "last"] > lanes_of(config, op, view)
+    if INSTRUCTIONS[op].passes:
+        yield Cause.TOO_LARGE, view["BLOCKS", "count"] > row_blocks(config)
     if view.unit == Unit.ARRAY:
         yield Cause.TOO_LARGE, view["STRIPE", "pixels"] > config.stripe
         if INSTRUCTIONS[op].depthwise:

@@ -60,6 +60,8 @@ class Op(IntEnum):
     E32_ADD = 0x4A
     E32_SHIFT = 0x4B
     REQUANT = 0x4C
+    SOFTMAX = 0x4D
+    NORM = 0x4E
 
     @classmethod
     def new(cls, code: int, name: str) -> "Op":
@@ -97,13 +99,15 @@ class Cause(IntEnum):
 CAUSE_DOC: dict[Cause, str] = {
     Cause.NONE: "the program ran to its END",
     Cause.OPCODE: "unknown opcode",
-    Cause.RESERVED: "a reserved bit of the instruction word or of a register value is set",
+    Cause.RESERVED: "a reserved bit of the instruction word or of a register value is set, or CFG names a"
+    " parameter that the configuration lacks",
     Cause.REGISTER: "CFG of a register that does not exist, or SYNC of a unit that does not exist",
     Cause.UNIT_ABSENT: "the configuration has no such unit or instruction",
     Cause.NO_END: "the program's last page was passed without an END",
     Cause.ZERO_SIZE: "a size, count or region length is zero",
     Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, a group above the weight"
-    " sets, a slide above 2, a channel multiplier above the lanes or together with a group, pairs of pixels that a"
+    " sets, a slide above 2, a channel multiplier above the lanes or together with a group, a row of NORM"
+    " or SOFTMAX above 4,096 channels, pairs of pixels that a"
     " read cannot have or that a row or a stripe parts, or columns that a word cannot have or that do not fill it",
     Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
     Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
@@ -142,7 +146,8 @@ class Field:
 
 OPCODE = Field("opcode", 0, 8, "operation")
 CFG_REG = Field("reg", 8, 8, "register number: unit in bits 7:6, index in bits 5:0")
-CFG_VALUE = Field("value", 32, 32, "new value of the register")
+CFG_PARAM = Field("param", 16, 4, "number of the host register PARAM that is added to `value`; 0: none")
+CFG_VALUE = Field("value", 32, 32, "new value of the register, less that parameter")
 SYNC_UNIT = Field("unit", 8, 8, "the unit that waits")
 SYNC_ON = Field("on", 16, 8, "the unit it waits for")
 SYNC_PENDING = Field("pending", 32, 32, "how many of the instructions dispatched so far to `on` may still be running")
@@ -151,7 +156,9 @@ SYNC_PENDING = Field("pending", 32, 32, "how many of the instructions dispatched
 TRAITS = {
     "taps": "walks the taps of a window",
     "two_operands": "reads a second operand wherever it reads the first",
-    "looks_up": "looks its results up in a table",
+    "looks_up": "reads a table first, in which it looks up what it computes with, or its results",
+    "records": "reads two words of 32 bits per channel in region B, in its last pass over a row",
+    "passes": "goes over every row several times",
     "int32_input": "works on int32 operands",
     "int32_output": "has int32 results",
     "depthwise": "makes each output channel of one input channel",
@@ -178,7 +185,29 @@ SCALING = Stage(
     " last seven of the array's REQUANTISE.",
 )
 DIRECT = Stage("direct", 3, "Results that need no scaling: look-up or shift, fraction, rounding.")
+SOFTMAX = Stage(
+    "softmax",
+    18,
+    "SOFTMAX: element and distance from the row's largest, look-up, entry; two cycles of multiplication, right shift,"
+    " ten bits of the quotient, rounding.",
+)
 NO_STAGE = Stage("none", 0, "Not the vector unit's.")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One of the times that an operation of the vector unit goes over a row, which is an output pixel. ``serial``:
+    every block is read once for each of its lanes, an element per step. ``wait``: cycles before its first step, in
+    TFLITE and in ONNX."""
+
+    serial: bool = False
+    wait: tuple[int, int] = (0, 0)
+
+
+MAX_PASSES = 4
+MAX_WAITS = range(256)
+TABLE_BYTES = 256
+"""Of a table of int8 results."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +216,11 @@ class Instruction:
     of :class:`~dovetail.isa.config.resolved.Config` that says whether an accelerator has the instruction, None for
     those that all have. The flags are :data:`TRAITS`. Of the vector unit's operations also: ``stage`` is what makes
     their results, ``compute`` what these are; ``scaling`` is what SCALING does, POOL's follows from its MODE;
-    ``shifts`` are those of OUT_MULT, from and to, with which random operands make results that do not all clamp.
-    ``extension`` is the package that an operation comes from, see :mod:`dovetail.isa.extensions`."""
+    ``shifts`` are those of OUT_MULT, from and to, with which random operands make results that do not all clamp;
+    ``passes`` are empty where each output is made of its own operands alone; results come in the last one, or, where
+    there is a ``drain``, in the last one of the next row, and those of the last row in the drain, which reads nothing;
+    a table has ``table_bytes``. ``extension`` is the package that an operation comes from, see
+    :mod:`dovetail.isa.extensions`."""
 
     op: Op
     unit: Unit | None
@@ -202,6 +234,10 @@ class Instruction:
     taps: bool = False
     two_operands: bool = False
     looks_up: bool = False
+    table_bytes: int = TABLE_BYTES
+    records: bool = False
+    passes: tuple[Pass, ...] = ()
+    drain: Pass | None = None
     int32_input: bool = False
     int32_output: bool = False
     depthwise: bool = False
@@ -212,12 +248,12 @@ class Instruction:
     @property
     def rescales(self) -> bool:
         """Whether it scales one int8 operand, less its zero point."""
-        return self.scaling is not None and not self.two_operands and not self.int32_input
+        return self.scaling is not None and not (self.two_operands or self.int32_input or self.records)
 
     @property
     def reads_b(self) -> bool:
-        """Whether it reads region B: a second operand, a table or a matrix."""
-        return self.two_operands or self.looks_up or self.matrix
+        """Whether it reads region B: a second operand, a table, records or a matrix."""
+        return self.two_operands or self.looks_up or self.records or self.matrix
 
     @property
     def moves(self) -> bool:
@@ -251,7 +287,10 @@ INSTRUCTIONS: dict[Op, Instruction] = {
     i.op: i
     for i in (
         Instruction(
-            Op.CFG, None, "Write a unit's configuration register, in order with its work.", fields=(CFG_REG, CFG_VALUE)
+            Op.CFG,
+            None,
+            "Write a unit's configuration register, in order with its work.",
+            fields=(CFG_REG, CFG_PARAM, CFG_VALUE),
         ),
         Instruction(
             Op.SYNC,
@@ -413,6 +452,29 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             (-27, -22),
             int32_input=True,
         ),
+        Instruction(
+            Op.SOFTMAX,
+            Unit.VECTOR,
+            "Softmax of every pixel's channels, with a table of 256 exponentials of 32 bits.",
+            "softmax",
+            compute=semantics.softmaxed,
+            stage=SOFTMAX,
+            looks_up=True,
+            table_bytes=1024,
+            passes=(Pass(wait=(24, 9)), Pass(serial=True, wait=(1, 1))),
+            drain=Pass(serial=True, wait=(26, 11)),
+        ),
+        Instruction(
+            Op.NORM,
+            Unit.VECTOR,
+            "Layer norm or RMS norm of every pixel's channels, up to 4,096, with a gain and an offset per channel.",
+            "norm",
+            VectorOperation.NORM,
+            semantics.normed,
+            SCALING,
+            records=True,
+            passes=(Pass(), Pass(wait=(80, 80))),
+        ),
     )
 }
 """Every instruction that is known; :func:`dovetail.isa.extensions.load` adds to it. An accelerator has its own, see
@@ -571,21 +633,40 @@ VECTOR = (
             Field("rounding", 0, 1, "0: tflite, 1: onnx"),
             Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
             Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
-            Field("subtract", 3, 1, "E_ADD: A less B"),
+            Field("subtract", 3, 1, "E_ADD: A less B; NORM: 1 layer norm, 0 RMS norm"),
         ),
     ),
-    ("B_ADDR", "SRAM byte address of the second operand's region; ACT_LUT: of the table", ()),
+    (
+        "B_ADDR",
+        "SRAM byte address of the second operand's region; ACT_LUT, SOFTMAX: of the table; NORM: of the records",
+        (),
+    ),
     ("B_BYTES", "length of that region; bytes outside read as zero_b", ()),
-    ("B_Y_STEP", "bytes between rows of the second operand; 0 repeats a row", ()),
-    ("B_X_STEP", "bytes between pixels of the second operand; 0 repeats a pixel", ()),
+    (
+        "B_Y_STEP",
+        "bytes between rows of the second operand; 0 repeats a row; SOFTMAX: how many more elements count in the next"
+        " row",
+        (),
+    ),
+    (
+        "B_X_STEP",
+        "bytes between pixels of the second operand; 0 repeats a pixel; SOFTMAX: how many more elements count in the"
+        " next pixel",
+        (),
+    ),
     ("B_ZERO", "int8 zero point of the second operand", (Field("zero_b", 0, 8, "zero point"),)),
     ("A_MULT", "E_ADD, C_MIN, C_MAX: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
     (
         "B_MULT",
-        "E_ADD, C_MIN, C_MAX: multiplier of the second operand; ACT_LRELU: below the zero point",
+        "E_ADD, C_MIN, C_MAX: multiplier of the second operand; ACT_LRELU: below the zero point; NORM:"
+        " bits 55:32 of the term of eps",
         (Field("mult", 0, 31, "multiplier"),),
     ),
-    ("OUT_MULT", "multiplier of the result", (Field("mult", 0, 31, "multiplier"),)),
+    (
+        "OUT_MULT",
+        "multiplier of the result; SOFTMAX in ONNX: levels that stand for 1, modulo 512",
+        (Field("mult", 0, 31, "multiplier"),),
+    ),
     (
         "SHIFTS",
         "signed shifts of the three multipliers",
@@ -598,10 +679,14 @@ VECTOR = (
     (
         "SUM_BIAS",
         "int32 added to an average's sum of taps, which count padding as QUANT.zero_in, and to the int32 values of"
-        " E32_ADD, E32_SHIFT and REQUANT",
+        " E32_ADD, E32_SHIFT and REQUANT; NORM: bits 31:0 of the term of eps",
         (),
     ),
-    ("POOL_COUNT", "POOL average: taps per window", (Field("count", 0, 15, "taps"),)),
+    (
+        "POOL_COUNT",
+        "POOL average: taps per window; SOFTMAX: elements of the first pixel that count",
+        (Field("count", 0, 15, "taps, or elements"),),
+    ),
     ("POOL_MAGIC", "POOL average: reciprocal of 2 * count, see `average_magic`", (Field("mult", 0, 31, "multiplier"),)),
     ("POOL_SHIFT", "POOL average: signed shift that belongs to it", (Field("shift", 0, 6, "shift of POOL_MAGIC"),)),
 )
@@ -644,10 +729,10 @@ def unpack(unit: Unit, name: str, value: int) -> dict[str, int]:
     return {f.name: f.get(value) for f in REGISTERS[unit][name].fields}
 
 
-def cfg(unit: Unit, name: str, value: int) -> int:
-    """The word that writes ``value`` (modulo 2^32) to a register."""
-    register = REGISTERS[unit][name]
-    return Op.CFG | register.number << CFG_REG.low | (value & 0xFFFF_FFFF) << CFG_VALUE.low
+def cfg(unit: Unit, name: str, value: int, param: int = 0) -> int:
+    """The word that writes ``value`` (modulo 2^32) to a register, plus a parameter if it names one."""
+    number = REGISTERS[unit][name].number << CFG_REG.low
+    return Op.CFG | number | CFG_PARAM.put(param) | (value & 0xFFFF_FFFF) << CFG_VALUE.low
 
 
 def sync(unit: Unit, on: Unit, pending: int = 0) -> int:
@@ -666,10 +751,11 @@ class Decoded:
     value: int = 0
     unit: Unit | None = None
     on: Unit | None = None
+    param: int = 0
 
 
 def decode(word: int) -> Decoded:
-    """Decode a 64-bit word. Absent units are the engine's business, not the decoder's."""
+    """Decode a 64-bit word. Absent units and parameters are the engine's business, not the decoder's."""
     code = OPCODE.get(word)
     if code not in INSTRUCTIONS:
         return Decoded(word, None, Cause.OPCODE)
@@ -684,7 +770,7 @@ def decode(word: int) -> Decoded:
             return Decoded(word, op, Cause.REGISTER)
         if value & ~register.mask:
             return Decoded(word, op, Cause.RESERVED)
-        return Decoded(word, op, Cause.NONE, register, value, register.unit)
+        return Decoded(word, op, Cause.NONE, register, value, register.unit, param=CFG_PARAM.get(word))
     if op == Op.SYNC:
         unit, on = SYNC_UNIT.get(word), SYNC_ON.get(word)
         if unit >= len(Unit) or on >= len(Unit):

@@ -1,8 +1,9 @@
 """What each operation of the vector unit computes: one function each, for the model, networks' reference and tests.
 
 A function takes operand ``a``, operand ``b`` or None, and :class:`~dovetail.isa.numerics.vector.VectorParameters`.
-Operands are int8 or int32 arrays of one shape; of ACT_LUT ``b`` is the table, of POOL ``a`` is the largest tap, or for
-averages the sum of all taps. Results are int8 or int32. Every function is total, see :mod:`dovetail.isa.numerics`.
+Operands are int8 or int32 arrays of one shape; of ACT_LUT and SOFTMAX ``b`` is the table, of NORM its records; of POOL
+``a`` is the largest tap, or for averages the sum of all taps. Results are int8 or int32. Every function is total, see
+:mod:`dovetail.isa.numerics`.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,10 @@ import numpy.typing as npt
 
 from dovetail.isa.numerics.average import average_product
 from dovetail.isa.numerics.leaky_relu import leaky_relu
-from dovetail.isa.numerics.rounding import Int8s, clamp_to_int8, int64
+from dovetail.isa.numerics.norm import NormRecords, norm
+from dovetail.isa.numerics.rounding import Int8s, Rounding, clamp_to_int8, int64
 from dovetail.isa.numerics.shift import shift32
+from dovetail.isa.numerics.softmax import softmax_onnx, softmax_tflite
 from dovetail.isa.numerics.vector import VectorParameters
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -72,6 +75,32 @@ def sum32(a: Array, b: Array, p: VectorParameters) -> Array:
 def shifted32(a: Array, b: None, p: VectorParameters) -> Array:
     """E32_SHIFT."""
     return shift32(p.with_bias(a), p.shift_out, p.rounding).astype(np.int32)
+
+
+LEVELS = 1 << 9
+"""One more than the most levels that may stand for 1 in SOFTMAX."""
+VALID = 1 << 16
+"""Elements of a row that count are modulo this."""
+
+
+def softmaxed(a: Array, table: Array, p: VectorParameters) -> Int8s:
+    """SOFTMAX of the last axis: int8 [height, width, n], and the 1,024 bytes of a table.
+
+    Of the pixel at ``y``, ``x`` the first ``count + y * count_y + x * count_x`` elements count, modulo 2^16.
+    ``softmax_tflite`` or ``softmax_onnx`` with ``mult_out`` levels, modulo 512; the zero point is ``zy``.
+    """
+    height, width, n = a.shape
+    valid = p.count + np.arange(height)[:, None, None] * p.count_y + np.arange(width)[:, None] * p.count_x
+    counts = np.arange(n) < valid % VALID
+    if p.rounding == Rounding.ONNX:
+        return softmax_onnx(a, table.view("<f4"), p.mult_out % LEVELS, p.zy, counts)
+    return softmax_tflite(a, table.view("<i4"), p.zy, counts)
+
+
+def normed(a: Array, records: Array, p: VectorParameters) -> Int8s:
+    """NORM of the last axis: int8 [height, width, n], and int32 [2, n], biases and other words."""
+    of_channels = NormRecords.unpack(records[0], records[1])
+    return norm(a, p.za, p.epsilon, of_channels, p.zy, p.lo, p.hi, rms=p.rms)
 
 
 def requantised(a: Array, b: None, p: VectorParameters) -> Int8s:

@@ -9,9 +9,13 @@ fraction bits; its reciprocal takes three steps of Newton's method.
 
 ONNX Runtime (QLinearSoftmax): entries are float32, and so is the sum, rounded at every element in the row's order. The
 quotient is not rounded to float32 before it is rounded to an integer.
+
+Both are total: whatever a table's words are, there is one result. A word's highest bit is ignored. A sum of floats has
+no largest exponent. A sum of 0 counts as 1, and as the least float.
 """
 
 from math import exp, floor, frexp, ldexp, log
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +32,9 @@ from dovetail.isa.numerics.rounding import (
     int64,
 )
 
+Words: TypeAlias = npt.NDArray[np.uint32]
+Mask: TypeAlias = npt.NDArray[np.bool_] | bool
+
 TFLITE_COLUMNS = 4095
 """Elements of a row whose sum cannot leave 32 bits."""
 ONNX_LEVELS = 1 << 24
@@ -36,8 +43,10 @@ ONNX_LEVELS = 1 << 24
 _FRACTION = 26
 _HALF = 1 << 30
 _SUM_BITS = 19
-_NOTHING = 1 << 10
-"""Minus the exponent of zero: below those of all float32."""
+_FLOAT_BITS = 23
+"""Of a float32's mantissa, the first one left out."""
+_LARGE, _LIFT = 128, 64
+"""Where a row has an exponent of `_LARGE`, what is up to `_LIFT` is too small to count."""
 _FAR = 38
 """A quotient of 24 bits by 24 bits, times `ONNX_LEVELS`, over two to this is below a half."""
 
@@ -70,24 +79,33 @@ def onnx_exponentials(scale: float, count: int) -> npt.NDArray[np.float32]:
     return np.array([exp((bias - d) * scale) for d in range(256)]).astype(np.float32)
 
 
-def softmax_tflite(rows: Int8s, exponentials: npt.NDArray[np.int32]) -> Int8s:
-    """Softmax along the last axis; the result has scale 1/256 and zero point -128.
+def softmax_tflite(
+    rows: Int8s, exponentials: npt.NDArray[np.int32], zero_point: int = INT8_MIN, counts: Mask = True
+) -> Int8s:
+    """Softmax along the last axis; the result has scale 1/256.
 
     Parameters
     ----------
     rows
         int8 [..., n], n up to `TFLITE_COLUMNS`.
     exponentials
-        `tflite_exponentials` of the rows' scale.
+        `tflite_exponentials` of the rows' scale, or other words.
+    zero_point
+        The result's, int8; TFLite's is -128.
+    counts
+        The elements that count, like rows; others are no part of the sum, and their result is the zero point.
     """
-    values = int64(exponentials)[_distances(rows)]
+    values = int64(_words(rows, exponentials.view(np.uint32), counts))
     total = _rounded_shift(values, 31 - _SUM_BITS).sum(axis=-1, keepdims=True)
+    total = np.maximum(total, 1)
     zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
     shares = _product(values, _reciprocal((total << zeros) - (1 << 31)))
-    return clamp_to_int8(_rounded_shift(shares, 31 - _SUM_BITS - zeros + 31 - 8) + INT8_MIN, INT8_MIN, INT8_MAX)
+    return clamp_to_int8(_rounded_shift(shares, 31 - _SUM_BITS - zeros + 31 - 8) + zero_point, INT8_MIN, INT8_MAX)
 
 
-def softmax_onnx(rows: Int8s, exponentials: npt.NDArray[np.float32], levels: int, zero_point: int) -> Int8s:
+def softmax_onnx(
+    rows: Int8s, exponentials: npt.NDArray[np.float32], levels: int, zero_point: int, counts: Mask = True
+) -> Int8s:
     """Softmax along the last axis: ``round_half_even(E * levels / sum) + zero_point``, saturating.
 
     Parameters
@@ -95,30 +113,48 @@ def softmax_onnx(rows: Int8s, exponentials: npt.NDArray[np.float32], levels: int
     rows
         int8 [..., n].
     exponentials
-        `onnx_exponentials` of the rows' scale and of n, or other positive numbers; the first is the largest.
+        `onnx_exponentials` of the rows' scale and of n, or other words.
     levels
         What stands for 1, 0 to `ONNX_LEVELS`: the result's ``floor(1 / scale)``.
     zero_point
         The result's, int8.
+    counts
+        The elements that count, like rows; others are no part of the sum, and their result is the zero point.
     """
-    values = exponentials[_distances(rows)]
-    total = np.add.accumulate(values, axis=-1, dtype=np.float32)[..., -1:]
-    (mantissa, power), (whole, whole_power) = _parts(values), _parts(total)
-    divisor = whole << np.minimum(whole_power - power, _FAR)
+    values = _words(rows, exponentials.view(np.uint32), counts)
+    (mantissa, power), (whole, whole_power) = _parts(values), _sum(values)
+    divisor = np.maximum(whole << np.minimum(whole_power - power, _FAR), 1)
     quotient, rest = np.divmod(mantissa * levels, divisor)
     quotient += (2 * rest > divisor) | ((2 * rest == divisor) & (quotient % 2 == 1))
     return clamp_to_int8(quotient + zero_point, INT8_MIN, INT8_MAX)
 
 
-def _distances(rows: Int8s) -> Int64s:
-    values = int64(rows)
-    return np.asarray(values.max(axis=-1, keepdims=True) - values)
+def _words(rows: Int8s, table: Words, counts: Mask) -> Words:
+    """Each element's word of the table by its distance from the row's largest; 0 of those that do not count."""
+    values, counts = int64(rows), np.asarray(counts)
+    largest = np.where(counts, values, INT8_MIN).max(axis=-1, keepdims=True)
+    words = table[np.where(counts, largest - values, 0)] & np.uint32(INT32_MAX)
+    return np.where(counts, words, np.uint32(0))
 
 
-def _parts(value: npt.NDArray[np.float32]) -> tuple[Int64s, Int64s]:
-    """Mantissa, an integer of 24 bits or 0, and exponent of two."""
-    fraction, exponent = np.frexp(value)
-    return np.ldexp(fraction, 24).astype(np.int64), np.where(fraction == 0, -_NOTHING, exponent).astype(np.int64)
+def _parts(words: Words) -> tuple[Int64s, Int64s]:
+    """Mantissa, an integer of 24 bits, and exponent, from 1 on, of positive float32."""
+    bits = words.astype(np.int64)
+    exponent = bits >> _FLOAT_BITS
+    one = 1 << _FLOAT_BITS
+    return bits % one + one * (exponent > 0), np.maximum(exponent, 1)
+
+
+def _sum(words: Words) -> tuple[Int64s, Int64s]:
+    """Mantissa and exponent of a row's sum, rounded to float32 at every element; the last axis has length 1.
+
+    Large rows are brought down, so that no sum leaves float32's range.
+    """
+    lift = np.where(words.max(axis=-1, keepdims=True) >> _FLOAT_BITS >= _LARGE, _LIFT, 0).astype(np.uint32)
+    low = np.where((words >> _FLOAT_BITS > lift) | (lift == 0), words - (lift << np.uint32(_FLOAT_BITS)), np.uint32(0))
+    total = np.add.accumulate(low.view(np.float32), axis=-1, dtype=np.float32)[..., -1:]
+    mantissa, exponent = _parts(total.view(np.uint32))
+    return mantissa, exponent + lift
 
 
 def _reciprocal(x: Int64s) -> Int64s:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from dovetail.isa.numerics.norm import EPSILON_BITS
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import (
     INT8_MAX,
@@ -47,6 +48,9 @@ class VectorOperation(IntEnum):
     LEAKY = 9
     """int32 sum to int8, :func:`leaky_relu`."""
 
+    NORM = 10
+    """int8 operand a, its row and channels to int8, :func:`norm`."""
+
 
 class Registers(Protocol):
     """Registers of the vector unit, as :class:`~dovetail.isa.instructions.checks.View` reads them."""
@@ -78,7 +82,12 @@ class VectorParameters:
     average, requantise
         POOL: an average instead of the maximum; by requantisation instead of division.
     count, magic, magic_shift
-        Taps of an average, and their reciprocal (``average_magic``).
+        Taps of an average, and their reciprocal (``average_magic``). SOFTMAX: ``count`` elements of the first pixel
+        count.
+    count_x, count_y
+        SOFTMAX: how many more elements count in the next pixel and in the next row.
+    epsilon, rms
+        NORM: the term of eps (``norm_epsilon``); whether it is an RMS norm.
     """
 
     operation: VectorOperation = VectorOperation.ADD
@@ -100,6 +109,10 @@ class VectorParameters:
     count: int = 0
     magic: int = 0
     magic_shift: int = 0
+    count_x: int = 0
+    count_y: int = 0
+    epsilon: int = 0
+    rms: bool = False
 
     @classmethod
     def read(cls, registers: Registers, operation: VectorOperation | None) -> "VectorParameters":
@@ -128,6 +141,10 @@ class VectorParameters:
             count=r["POOL_COUNT", "count"],
             magic=r["POOL_MAGIC", "mult"],
             magic_shift=int6(r["POOL_SHIFT", "shift"]),
+            count_x=r["B_X_STEP"],
+            count_y=r["B_Y_STEP"],
+            epsilon=r["SUM_BIAS"] | r["B_MULT", "mult"] % (1 << EPSILON_BITS - 32) << 32,
+            rms=not r["MODE", "subtract"],
         )
 
     def scaled(self, total: Int64s) -> Int8s:

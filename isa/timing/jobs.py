@@ -138,12 +138,8 @@ def spans(
     running: list[tuple[int, int]] = []  # the end of each run, its number
     found: list[tuple[int, int] | None] = [None] * len(jobs)
     free = 0  # from when on the host starts nothing
-    layer, left, since, began = (
-        -1,
-        0,
-        0,
-        -1,
-    )  # the one under way; what is left of it, and from when on the host is at it
+    layer = began = -1  # the layer under way, and its first cycle once the host has been at it
+    left = since = 0  # cycles that are left of it, and from when on the host is at it
 
     def offer(number: int) -> None:
         heapq.heappush(programs if isinstance(jobs[number], Job) else layers, (ready[number], number))

@@ -130,7 +130,10 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     pixels = view.pixels
     if row.unit == Unit.VECTOR:
         reads = vector_reads(op, view)
-        return vector_duration(config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads)
+        rounding = view["MODE", "rounding"]
+        return vector_duration(
+            config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads, rounding=rounding
+        )
     if row.depthwise:
         return depthwise_duration(
             config,

@@ -5,11 +5,14 @@ to earlier instructions, so each word's times follow from those of the words bef
 first fault then cuts off what was not popped up to its cycle.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.instructions.table import BUS_CAUSES, PAGE_BYTES, PAGE_WORDS, Cause, Op, Unit
 from dovetail.isa.timing.core.engine import play_together, run
 from dovetail.isa.timing.core.recurrence import Outcome, Work
@@ -43,6 +46,7 @@ def time_program(
     base: int = 0,
     memory_bytes: int = ADDRESS_SPACE,
     broken: Broken = (),
+    parameters: Sequence[int] = (),
 ) -> Timeline:
     """When everything in a program happens, and how it ends.
 
@@ -58,9 +62,11 @@ def time_program(
         System memory that answers, from address 0 on; all else gives bus errors. A multiple of 4096.
     broken
         (address, bytes) of parts of it that give bus errors as well; multiples of 64.
+    parameters
+        Values of the host registers PARAM1 and up; those left out are 0.
     """
     check_places(address, base, memory_bytes, broken)
-    words = as_words(program)
+    words = resolve(config, as_words(program), parameters)
     if config.serial:
         return time_microcoded(config, words, address, base, memory_bytes, broken)
     if not len(words):
@@ -168,7 +174,7 @@ MICROCODED_SLACK = 64
 """On the microcoded accelerator a bus fault may replace what follows it. These are the cycles it takes at most."""
 
 
-def cycle_bound(config: Config, program: Words) -> int:
+def cycle_bound(config: Config, program: Words, parameters: Sequence[int] = ()) -> int:
     """What a program takes at most, with everything one after the other, as a formula of its decoded words.
 
     In every cycle of a run at least one thing moves: a word is dispatched or popped, an operation or a fetch is under
@@ -180,9 +186,9 @@ def cycle_bound(config: Config, program: Words) -> int:
     in the durations of `isa/timing`, whatever faults. Where memory answers later than ``config.memory`` says, the bound
     grows by as many cycles as all its answers together are late. With a memory that is not ``fixed``, durations are
     those with ``config.like_fixed``, in which a beat takes a cycle at least, and the bound is as many times that as the
-    slowest beat takes cycles.
+    slowest beat takes cycles. ``parameters``: as in :func:`time_program`.
     """
-    words = as_words(program)
+    words = resolve(config, as_words(program), parameters)
     if config.serial:
         return time_microcoded(config, words, 0, 0, ADDRESS_SPACE, ()).cycles + MICROCODED_SLACK
     rules, (stop, _) = rules_of(config), _stop(config, words)

@@ -21,6 +21,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has, known
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
+    CFG_PARAM,
     EXTENSIONS,
     INSTRUCTIONS,
     PAGE_WORDS,
@@ -104,7 +105,8 @@ class Fields(NamedTuple):
 
 
 def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """The cause that the front end raises for each word, 0 where it dispatches the word."""
+    """The cause that the front end raises for each word, 0 where it dispatches the word. ``words``: resolved ones, see
+    :func:`dovetail.isa.instructions.parameters.resolve`: a parameter that is still named is none that there is."""
     code, middle, upper, _ = Fields.of(words)
     is_cfg, is_sync = code == Op.CFG, code == Op.SYNC
     faults = np.zeros(len(words), np.uint8)
@@ -117,7 +119,7 @@ def front_end_faults(config: Config, words: npt.NDArray[np.uint64]) -> npt.NDArr
     faults[absent] = Cause.UNIT_ABSENT
     faults[is_cfg & (words >> np.uint64(32) & _UNUSED[middle] != 0)] = Cause.RESERVED
     faults[is_cfg & ~_EXISTS[middle] | is_sync & ((middle > 3) | (upper > 3))] = Cause.REGISTER
-    faults[words & reserved[code] != 0] = Cause.RESERVED
+    faults[(words & reserved[code] != 0) | is_cfg & (words & np.uint64(CFG_PARAM.mask) != 0)] = Cause.RESERVED
     faults[~exists[code]] = Cause.OPCODE
     return faults
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from dovetail.isa.config.given import ConfigError
 from dovetail.isa.config.system import System
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.timing.core.engine import play_together
 from dovetail.isa.timing.core.rounds import Done, Machine, Plan, Starts, Task
 from dovetail.isa.timing.jobs import AnyJob, HostJob, Job, check_jobs
@@ -106,7 +107,8 @@ def _time(system: System, jobs: Sequence[AnyJob], starts: Starts, memory_bytes: 
         if config.serial:
             raise ConfigError(f"accelerators.{job.accelerator}: must not be microcoded to be timed among others")
         check_places(job.address, job.base, memory_bytes, broken)
-        work, decoded = work_of(config, as_words(job.words), job.address, job.base, memory_bytes, broken)
+        words = resolve(config, as_words(job.words), ())
+        work, decoded = work_of(config, words, job.address, job.base, memory_bytes, broken)
         tasks.append(Task(numbers[job.accelerator], work, job.address, decoded.shapes(job.base)))
         operations.append(decoded)
     machine = Machine(

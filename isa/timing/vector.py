@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Stage
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Pass, Stage
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -17,7 +17,10 @@ TAPS = 2
 OUTPUT = 1
 """Cycles from a result to the write port."""
 
-TABLE_BYTES = 256
+
+RECORDS_LATE = 2
+"""Turns of a row's last pass from a block to its records, which the stage needs that much later. A turn reads one word
+of the records, the block, and the other word."""
 
 
 def to_end(stage: Stage) -> int:
@@ -27,13 +30,14 @@ def to_end(stage: Stage) -> int:
 
 @lru_cache(maxsize=64)
 def table_lanes(config: Config) -> int:
-    """Bytes of the table of ACT_LUT that one step reads: the largest power of two up to ``vector_lanes``."""
+    """Bytes of a table that one step reads: the largest power of two up to ``vector_lanes``."""
     return 1 << config.vector_lanes.bit_length() - 1
 
 
 def table_reads(config: Config, op: Op) -> int:
     """Reads of an operation's table, before all others."""
-    return TABLE_BYTES // table_lanes(config) if INSTRUCTIONS[op].looks_up else 0
+    row = INSTRUCTIONS[op]
+    return row.table_bytes // table_lanes(config) if row.looks_up else 0
 
 
 def vector_reads(op: Op, view: View) -> int:
@@ -42,10 +46,42 @@ def vector_reads(op: Op, view: View) -> int:
     return view.taps if row.taps else 1 + row.two_operands
 
 
+def vector_passes(config: Config, op: Op) -> int:
+    """How often a block is read: once for each pass over its row, in a serial one once for each lane."""
+    passes = INSTRUCTIONS[op].passes or (Pass(),)
+    return sum(config.vector_lanes if each.serial else 1 for each in passes)
+
+
+def vector_waits(op: Op, rounding: int) -> int:
+    """Cycles per pixel in which its passes wait; ``rounding`` is that of MODE."""
+    return sum(each.wait[rounding] for each in INSTRUCTIONS[op].passes)
+
+
+def drain_cycles(config: Config, op: Op, blocks: int, rounding: int) -> int:
+    """Cycles after the last row, in which its results come where these come a row late."""
+    drain = INSTRUCTIONS[op].drain
+    return drain.wait[rounding] + blocks * (config.vector_lanes if drain.serial else 1) if drain else 0
+
+
+def record_reads(op: Op, blocks: int) -> int:
+    """Reads of a row's records."""
+    return 2 * blocks if INSTRUCTIONS[op].records else 0
+
+
+def record_steps(op: Op, blocks: int) -> int:
+    """Steps per pixel beside those that read a block, of which some read nothing."""
+    return 2 * blocks + 3 * RECORDS_LATE if INSTRUCTIONS[op].records else 0
+
+
 @lru_cache(maxsize=65536)
-def vector_duration(config: Config, op: Op, *, pixels: int, blocks: int, reads: int) -> int:
+def vector_duration(config: Config, op: Op, *, pixels: int, blocks: int, reads: int, rounding: int = 0) -> int:
     """Cycles from start to end; ``reads`` per pixel and block, see :func:`vector_reads`.
 
-    A read takes its cycle whether any of its bytes lies in the region or not. ACT_LUT first reads its table.
+    A read takes its cycle whether any of its bytes lies in the region or not. An operation with a table first reads
+    that. One with passes over its rows goes over a pixel's blocks in each of them, before the next pixel; one with
+    records reads these in the last pass.
     """
-    return CHECK + table_reads(config, op) + pixels * blocks * reads + to_end(INSTRUCTIONS[op].stage)
+    steps = blocks * reads * vector_passes(config, op) + record_steps(op, blocks) + vector_waits(op, rounding)
+    after_last = 3 * RECORDS_LATE + 1 if INSTRUCTIONS[op].records else 0  # steps after the last output's
+    steps = pixels * steps - after_last + drain_cycles(config, op, blocks, rounding)
+    return CHECK + table_reads(config, op) + steps + to_end(INSTRUCTIONS[op].stage)

@@ -61,6 +61,20 @@ ROWS = (
     ),
     Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),
     Row(("QUANTIZE",), (), (Op.ACT_RELU,), "int8 to int8; from float on the host"),
+    Row(
+        ("SOFTMAX",),
+        ("Softmax", "QLinearSoftmax"),
+        (Op.SOFTMAX,),
+        "along the last axis in memory; ONNX: equal to ONNX Runtime where that fuses it with its conversions, else at "
+        "most one step off, and on the host with `--exact`; factors in front of it are a part of the scale",
+    ),
+    Row(
+        (),
+        ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"),
+        (Op.NORM,),
+        "between 8-bit integers, of rows in one piece in memory, with constant gains and offsets: at most one step off "
+        "ONNX Runtime's float kernel; with `--exact` on the host",
+    ),
     Row(("ABS",), (), (Op.E_ABS,), ""),
     Row(("LEAKY_RELU",), (), (Op.ACT_LRELU,), "with a negative slope: ACT_LUT"),
     Row(
@@ -136,7 +150,7 @@ The operators of int8 networks, and the instructions that execute them. TFLite f
 QOperator, int8 or uint8 activations) give those of ONNX Runtime's integer kernels. Operators that ONNX defines in
 float32 become tables if they have one 8-bit input, and so 256 cases. All other operators, and nodes that do not meet
 the rule, run on the host with LiteRT's reference kernels or ONNX Runtime; `dovetail compile` and `run` say which and
-why. Softmax between 8-bit integers is computed on the host in integers that give the bytes of these kernels.
+why. Softmax between 8-bit integers is computed, on the host too, in integers that give the bytes of these kernels.
 
 | TFLite | ONNX | instructions | rule |
 |---|---|---|---|
@@ -212,6 +226,11 @@ DIFFERENCES = """
   nodes to ONNX Runtime together. (With separate nodes, a keyword transformer with 12 such blocks and only its matrix
   products quantised had 34 of 228 logits off by some steps; now it has none.) GELU with its bias (BiasGelu) gives the
   same values either way.
+- ONNX Runtime's SimplifiedLayerNormalization, SkipLayerNormalization, SkipSimplifiedLayerNormalization, Attention,
+  MultiHeadAttention, GroupQueryAttention (one token) and RotaryEmbedding are spelled out in standard operators when a
+  float network is read. Masks of keys, local windows, packed queries and interleaved rotations are refused in a line.
+  In a quantised network the host has the runtime's kernels for them.
+- RMSNorm, which some exporters write, is no operator of ONNX or ONNX Runtime, and says no epsilon. It is refused.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for hand-written programs. No operator here needs
   them: when the compiler splits a sum, the array adds the parts in its accumulators.
 """

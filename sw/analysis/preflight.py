@@ -14,6 +14,7 @@ from dovetail.sw import frontend
 from dovetail.sw.analysis.operator_list import ROWS
 from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.integer_forms import Forms
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, broken_rule, pays_for_its_round_trip
 from dovetail.sw.frontend.parsed_file import FileNode, ParsedFile
 from dovetail.sw.host.work import HostWork, host_work
@@ -36,6 +37,8 @@ class NodeReport:
     reason: how a node on the host breaks the rule.
     instructions: mnemonics; transfers are named only where there is nothing else.
     macs, weight_bytes, activation_bytes: multiply-accumulates; weights, biases and tables; inputs and outputs.
+    distance: the result is less than so many steps away from the reals', and so at most one step off the runtime's
+        float kernel; None: it is the runtime's.
     """
 
     name: str
@@ -48,6 +51,7 @@ class NodeReport:
     macs: int
     weight_bytes: int
     activation_bytes: int
+    distance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,19 +99,23 @@ class Preflight:
 
 
 def inspect(
-    network: str | Path, config: Config, options: Options, shapes: Mapping[str, Sequence[int]] | None = None
+    network: str | Path,
+    config: Config,
+    options: Options,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> Preflight:
     """The preflight of a network file, or of a ``zoo:`` network.
 
     A float network is quantised by a random input first: that decides no node's place. ``shapes``: sizes of inputs, by
-    name, where the file leaves them open.
+    name, where the file leaves them open. ``states``: output by input of its variables.
 
     Raises
     ------
     NetworkError, CompileError
         The network cannot be read at all, or not compiled.
     """
-    source = frontend.parse(frontend.read(network), shapes)
+    source = frontend.parse(frontend.read(network, states), shapes)
     stages = [source.nodes]
     parsed = source
     if source.is_float:
@@ -116,7 +124,9 @@ def inspect(
     graph = simplify(parsed.graph)
     stages.append(_graph_nodes(graph))
     code = generate(graph, config, options)
+    stages.append(_graph_nodes(code.graph))
     instructions = _instructions(code)
+    forms = {form.host: form.node for form in Forms(code.network)}
     held: dict[str, list[FileNode]] = {}
     found = {node.name: node.name for node in stages[0]}
     for before, after in pairwise(stages):
@@ -128,7 +138,7 @@ def inspect(
         name=source.name,
         is_float=source.is_float,
         nodes=tuple(
-            _report(code, node, held.get(node.name, []), instructions.get(node.name, ()))
+            _report(code, node, forms.get(node.name, node), held.get(node.name, []), instructions.get(node.name, ()))
             for step in code.steps
             for node in step.nodes
         ),
@@ -153,9 +163,11 @@ def _quantised(source: ParsedFile) -> tuple[ParsedFile, list[list[FileNode]]]:
     from dovetail.sw.quantise.quantiser import quantise
     from dovetail.sw.quantise.samples import RandomSamples
 
-    in_onnx = ParsedOnnx.of_model(source.as_onnx(), source.name)
+    states = source.states if isinstance(source, ParsedOnnx) else {}
+    in_onnx = ParsedOnnx.of_model(source.as_onnx(), source.name, states)
     model = float_model(in_onnx)
-    quantised = ParsedOnnx.of_model(quantise(model, RandomSamples(FloatGraph(model).inputs, 1, 0)), source.name)
+    samples = RandomSamples(FloatGraph(model).inputs, 1, 0)
+    quantised = ParsedOnnx.of_model(quantise(model, samples), source.name, states)
     return quantised, [in_onnx.nodes, quantised.nodes]
 
 
@@ -193,7 +205,10 @@ def destinations(nodes: Sequence[FileNode], made: Iterable[FileNode]) -> dict[st
 # --- a node -----------------------------------------------------------------------------------------------------
 
 
-def _report(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple[str, ...]) -> NodeReport:
+def _report(
+    code: Code, node: ir.Node, form: ir.Node, held: list[FileNode], instructions: tuple[str, ...]
+) -> NodeReport:
+    """``form``: what an instruction could do in the place of a node of the host."""
     graph = code.graph
     place = FREE if isinstance(node, ir.FREE) else HOST if node.name in code.host_reasons else ACCELERATOR
     return NodeReport(
@@ -201,18 +216,20 @@ def _report(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple
         kind=node.op,
         file_nodes=tuple(map(str, held)),
         place=place,
-        rule=_rule(code, node, held, instructions),
+        rule=_rule(code, node, form, held, instructions),
         reason=code.host_reasons.get(node.name, ""),
         instructions=instructions,
         macs=graph.macs(node),
         weight_bytes=_weight_bytes(node),
         activation_bytes=sum(graph.tensors[name].bytes for name in (*node.inputs, *node.outputs)),
+        distance=node.distance if isinstance(node, ir.Rows) else None,
     )
 
 
-def _rule(code: Code, node: ir.Node, held: list[FileNode], instructions: tuple[str, ...]) -> str:
+def _rule(code: Code, node: ir.Node, form: ir.Node, held: list[FileNode], instructions: tuple[str, ...]) -> str:
     """The text of the rule that decides."""
-    broken = broken_rule(code.config, code.options, code.graph, node)
+    graph = code.graph if form is node else code.network
+    broken = broken_rule(code.config, code.options, graph, form)
     if broken:
         return " ".join((getdoc(broken[0]) or "").split())
     if node.name in code.host_reasons and not isinstance(node, ir.Host):

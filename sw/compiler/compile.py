@@ -8,11 +8,13 @@ import numpy as np
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, WORD_BYTES
+from dovetail.isa.parameters import Parameters
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.emit.lower import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.compiler.place import Given
@@ -58,6 +60,8 @@ class Code:
     System memory holds constants, then tensors, then the instruction stream. ``least_activations``: bytes that tensors
     would need at least, however they were placed.
 
+    ``network``: what was compiled, before nodes took forms that suit the configuration: ``graph`` has these.
+    ``parameters``: what the programs' parameters are made of.
     ``where``: system memory address of each tensor the accelerator touches; ``pitches``: bytes between the pixels of
     those that lie inside another tensor; ``steps`` as executed,
     ``segments`` in order.
@@ -66,6 +70,7 @@ class Code:
     config: Config
     options: Options
     graph: ir.Graph
+    network: ir.Graph
     steps: tuple[Step, ...]
     segments: tuple[SegmentCode, ...]
     layers: tuple[Layer, ...]
@@ -77,6 +82,7 @@ class Code:
     stream_offset: int
     memory_bytes: int
     host_reasons: dict[str, str]
+    parameters: Parameters
 
     def __repr__(self) -> str:
         return f"<Code {self.graph.name}: {len(self.segments)} segments, {len(self.layers)} layers>"
@@ -135,6 +141,7 @@ def emit(draft: Draft) -> Code:
         config=draft.partition.config,
         options=divided.options,
         graph=divided.graph,
+        network=divided.network,
         steps=divided.steps,
         segments=tuple(segments),
         layers=tuple(layers),
@@ -146,6 +153,7 @@ def emit(draft: Draft) -> Code:
         stream_offset=placed.end,
         memory_bytes=max(memory.align(address), memory.ALIGN),
         host_reasons=divided.reasons,
+        parameters=parameters_of(divided.graph, divided.reasons),
     )
 
 
@@ -171,4 +179,6 @@ def _layers(
 
 def least_bytes(graph: ir.Graph, node: ir.Node) -> int:
     """Bytes of a layer's operands and results, weights and biases, each once."""
+    if isinstance(node, ir.Update):
+        return 2 * graph.tensors[node.inputs[1]].bytes
     return sum(graph.tensors[name].bytes for name in (*node.inputs, *node.outputs)) + node.weight_bytes

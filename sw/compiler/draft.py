@@ -43,10 +43,10 @@ left out: a guess. Plans of effort 0 are written until it is sure that they take
 def plan(partition: Partition) -> Draft:
     """The draft whose program takes the fewest cycles, by `search` or as it is remembered. Raises CompileError."""
     key = choices.key_of(partition.graph, partition.config, partition.options, partition.given)
-    if key and (choice := choices.get(key)) and (known := _draft_of(partition, choice)):
+    if (choice := choices.get(key)) and (known := _draft_of(partition, choice)):
         return known
     best, cycles = search(partition)
-    if key and (choice := best.choice(cycles)):
+    if choice := best.choice(cycles):
         choices.put(key, choice)
     return best
 

@@ -1,6 +1,6 @@
 """A convolution layer as the tiler and the code generator see it: plain integers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,15 @@ class ConvLayer:
     def separable(self) -> bool:
         """Whether outputs depend on the input channels of their own group only."""
         return self.mode in ("depthwise", "grouped")
+
+    @property
+    def as_rows(self) -> "ConvLayer":
+        """The same with a row for each pixel, if its only row is a list of pixels that are computed one by one: some at
+        a time are complete early then, for what goes over each of them."""
+        plane = self.mode == "conv" and self.height == self.out_height == 1 and self.width == self.out_width
+        if not plane or self.kernel != (1, 1) or self.pairs:
+            return self
+        return replace(self, height=self.width, width=1, out_height=self.width, out_width=1)
 
     @property
     def apart(self) -> bool:

@@ -21,18 +21,22 @@ class Options:
     reference study did, and keeps no tensor in SRAM. ``keep_tensors``: every tensor can be read after a run: none
     stays in SRAM, and no system memory is used twice. ``host``: what the host costs, by which small islands between
     host nodes are left to it. ``effort``, 0..3: how hard layers' schedules are searched for; 0 estimates, 1 prices the
-    best few estimates exactly, 2 more, 3 all that could be better; ``"channels"`` is always tiled by estimates."""
+    best few estimates exactly, 2 more, 3 all that could be better; ``"channels"`` is always tiled by estimates.
+    ``exact``: float operators between integers stay on the host, with the reference runtime's bytes, where their
+    integer forms may be one step off."""
 
     tiling: str = "free"
     keep_tensors: bool = False
     host: HostCost = field(default_factory=default_host)
     effort: int = 1
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.tiling not in TILINGS:
             raise CompileError(f"tiling must be one of {', '.join(TILINGS)}, not {self.tiling!r}")
-        if not isinstance(self.keep_tensors, bool):
-            raise CompileError(f"keep_tensors must be true or false, not {self.keep_tensors!r}")
+        for name in ("keep_tensors", "exact"):
+            if not isinstance(getattr(self, name), bool):
+                raise CompileError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if self.effort not in EFFORTS:
             raise CompileError(f"effort must be 0..{EFFORTS[-1]}, not {self.effort!r}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from dovetail.sw.errors import NetworkError
@@ -31,11 +33,20 @@ def load(network: str | Path | NetworkFile, shapes: Shapes | None = None) -> Gra
     return simplify(parse(file, shapes).graph)
 
 
-def read(path: str | Path) -> NetworkFile:
+def read(path: str | Path, states: Mapping[str, str] | None = None) -> NetworkFile:
     """A TFLite or ONNX file, by itself or in a portable network file, or a `zoo:` network.
+
+    ``states``: input -> output of each variable of an ONNX file; None: as the file says.
 
     Raises NetworkError.
     """
+    file = _read(path)
+    if states is not None and is_tflite(file.data):
+        raise NetworkError(f"{path}: states must be of an ONNX file; a TFLite file says itself what its variables are")
+    return file if states is None else replace(file, states=states)
+
+
+def _read(path: str | Path) -> NetworkFile:
     text = str(path)
     if text.startswith(ZOO):
         from dovetail.sw.zoo.catalogue import model_bytes

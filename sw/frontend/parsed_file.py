@@ -36,12 +36,14 @@ class NetworkFile:
     data: the bytes of an ONNX or TFLite file.
     folder: where an ONNX file's external data lie; None where it has none.
     sample: an input with its output, which a portable network file may carry.
+    states: input -> output of each variable of an ONNX file; None: as the file says.
     """
 
     name: str
     data: bytes
     folder: Path | None = None
     sample: Sample | None = None
+    states: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ NumPy arrays. Each unit is an object that may be probed, subclassed or replaced:
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,27 +84,33 @@ class Model:
         self.sram.data[:] = contents
         self.sram.touch(0, contents.size)
 
-    def time(self, memory: Bytes, program: int, pages: int, base: int = 0) -> Timeline:
+    def time(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> Timeline:
         """The timeline of a run, without running it."""
         if not pages >= 1:
             raise ValueError(f"pages must be at least 1, not {pages}")
         words = memory[program : program + pages * PAGE_BYTES].tobytes()
         # Pages outside memory are never executed: fetching them is a fault.
         words += bytes(pages * PAGE_BYTES - len(words))
-        key = (words, program, base, memory.size, self.broken)
+        key = (words, program, base, memory.size, self.broken, tuple(parameters))
         timeline = self._timelines.get(key)
         if timeline is None:
             timeline = time_program(
-                self._config, words, address=program, base=base, memory_bytes=memory.size, broken=self.broken
+                self._config,
+                words,
+                address=program,
+                base=base,
+                memory_bytes=memory.size,
+                broken=self.broken,
+                parameters=parameters,
             )
             self._timelines[key] = timeline
             if len(self._timelines) > _TIMELINES:
                 self._timelines.popitem(last=False)
         return timeline
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :meth:`~dovetail.sw.runtime.engine.Engine.run`. ``memory`` is changed in place."""
-        timeline = self.time(memory, program, pages, base)
+        timeline = self.time(memory, program, pages, base, parameters)
         system = SystemMemory(memory, base, self.broken)
         units = {int(u): (u, model) for u, model in self.units.items()}
         order = np.argsort(timeline.start, kind="stable")

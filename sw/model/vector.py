@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
@@ -57,7 +58,13 @@ class VectorModel(UnitModel):
             if len(self._plans) > 1 << 15:
                 self._plans.clear()
             plan = self._plans[key] = _Plan(self.config, op, registers)
-        b = _table(plan, sram) if plan.row.looks_up else _operand_b(plan, sram) if plan.row.two_operands else None
+        row, b = plan.row, None
+        if row.looks_up:
+            b = _table(plan, sram)
+        elif row.records:
+            b = _records(plan, sram)
+        elif row.two_operands:
+            b = _operand_b(plan, sram)
         plan.output.write(sram, plan.compute(_operand_a(plan, sram), b), pixel_by_pixel=True)
 
 
@@ -84,11 +91,19 @@ def _operand_a(plan: _Plan, sram: Sram) -> Array:
 
 
 def _table(plan: _Plan, sram: Sram) -> Int8s:
-    """[256] results by the bits of the operand."""
-    table = np.full(256, plan.parameters.zb, np.int8)
-    size = min(plan.b_size, 256)
+    """The bytes of a table: of ACT_LUT [256] results by the bits of the operand."""
+    table = np.full(plan.row.table_bytes, plan.parameters.zb, np.int8)
+    size = min(plan.b_size, len(table))
     table[:size] = sram.signed(plan.b_address, size)
     return table
+
+
+def _records(plan: _Plan, sram: Sram) -> Array:
+    """[2, channels] int32: the two words of each channel."""
+    lanes = plan.output.lanes
+    block, lane = np.divmod(np.arange(plan.window.channels, dtype=np.int64), lanes)
+    offset = INT32_BYTES * (2 * lanes * block + lane + lanes * np.arange(2)[:, None])
+    return gathered(sram.signed(plan.b_address, plan.b_size), offset % plan.modulus, item=INT32_BYTES, zero=0)
 
 
 def _operand_b(plan: _Plan, sram: Sram) -> Array:

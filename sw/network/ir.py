@@ -28,6 +28,7 @@ from dovetail.sw.network.nodes import (
     Mean,
     Move,
     Node,
+    Norm,
     Pad,
     Pads,
     Pair,
@@ -35,7 +36,10 @@ from dovetail.sw.network.nodes import (
     Requant,
     Rescale,
     Reshape,
+    Rows,
+    Softmax,
     Table,
+    Update,
     int8_terms,
     positions,
 )
@@ -55,6 +59,7 @@ __all__ = [
     "Mean",
     "Move",
     "Node",
+    "Norm",
     "Pad",
     "Pads",
     "Pair",
@@ -63,9 +68,12 @@ __all__ = [
     "Requant",
     "Rescale",
     "Reshape",
+    "Rows",
+    "Softmax",
     "State",
     "Table",
     "Tensor",
+    "Update",
     "int8_terms",
     "positions",
     "same_pads",
@@ -299,11 +307,13 @@ class Graph:
     def _check_node(self, node: Node) -> None:
         if isinstance(node, Host):
             return
-        ins = [self.tensors[name] for name in node.inputs]
+        if isinstance(node, Update):
+            self._check_update(node)
+        ins = [self.tensors[name] for name in node.inputs[: 2 if isinstance(node, Update) else None]]
         out = self.tensors[node.outputs[0]]
         for tensor in [*ins, out]:
             _require(tensor.dtype == "int8", node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
-        arity = 2 if isinstance(node, Elementwise | MatMul) else 0 if isinstance(node, Constant) else 1
+        arity = 2 if isinstance(node, Elementwise | MatMul | Update) else 0 if isinstance(node, Constant) else 1
         if isinstance(node, Move):
             arity = len(node.copies)
         _require(len(ins) == arity, node.name, f"{node.op} must have {arity} input(s), not {len(ins)}")
@@ -320,8 +330,18 @@ class Graph:
                 one = isinstance(node, Table) or not node.absolute or node.below is None
                 _require(one, node.name, "a magnitude is never below zero: there must be one multiplier, not two")
                 want = ins[0].shape
+            case Softmax():
+                _require(len(node.exponentials) == 256, node.name, "there must be 256 exponentials")
+                want = ins[0].shape
+            case Norm():
+                count = node.records.mult.size
+                fits = ins[0].shape[-1] == count
+                _require(fits, node.name, f"rows must have {count} elements, not {ins[0].shape[-1]}")
+                want = ins[0].shape
             case Constant():
                 want = node.value.shape
+            case Update():
+                want = ins[0].shape
             case Move():
                 self._check_copies(node, ins, out)
                 want = out.shape
@@ -332,6 +352,16 @@ class Graph:
                 _require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
                 return
         _require(out.shape == want, node.name, f"output must be {want}, not {out.shape}")
+
+    def _check_update(self, node: Update) -> None:
+        _require(len(node.inputs) == 3, node.name, f"update must have 3 inputs, not {len(node.inputs)}")
+        state, rows, place = (self.tensors[name] for name in node.inputs)
+        whole = place.dtype in ("int32", "int64") and place.size == 1
+        _require(whole, node.name, f"the place of its rows must be one int32 or int64, not {place}")
+        alike = len(state.shape) == len(rows.shape) and 0 <= node.axis < len(rows.shape)
+        for k, (size, part) in enumerate(zip(state.shape, rows.shape, strict=False)):
+            alike &= size == part or (k == node.axis and size > part)
+        _require(alike, node.name, f"rows must be like {state.shape} but along axis {node.axis}, not {rows.shape}")
 
     @staticmethod
     def _check_copies(node: Move, ins: list[Tensor], out: Tensor) -> None:

@@ -73,6 +73,17 @@ class Layout:
         moving = [axis for axis in self.perm if self.inner[axis] != 1]
         return moving == sorted(moving)
 
+    def has_rows(self, sizes: tuple[int, int, int]) -> bool:
+        """Whether the rows along an axis lie in memory one after the other, each in one piece.
+
+        ``sizes``: elements before, along and behind the axis in the file.
+        """
+        before, size, behind = sizes
+        if behind == 1 and self.is_plain:
+            return True
+        rows = self.order().reshape(before, size, behind).swapaxes(1, 2).reshape(-1, size)
+        return bool(np.all(rows[:, :1] % size == 0) and np.all(rows - rows[:, :1] == np.arange(size)))
+
     def same_memory(self, other: Layout) -> bool:
         """Both put every element of the file's array at the same place."""
         if (self.inner, self.perm) == (other.inner, other.perm) or (self.is_plain and other.is_plain):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.multiplier import encode_multiplier
+from dovetail.isa.numerics.norm import NormRecords
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorParameters
 from dovetail.sw.errors import NetworkError
@@ -251,6 +252,62 @@ class Table(_Node):
         return self.kind
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Softmax(_Node):
+    """Softmax of int8 rows, along the last axis: `isa.numerics.softmax`.
+
+    Parameters
+    ----------
+    form: TFLITE, or ONNX for that of QLinearSoftmax.
+    exponentials: int32, or in ONNX float32, [256], by an element's distance from its row's largest.
+    levels, zero_out: what stands for 1, and for 0; 256 and -128 in TFLITE.
+    valid: elements that count in a matrix's first row, and how many more in each next one; the others become
+        ``zero_out``. None: all count.
+    distance: the result is less than so many steps away from the reals', where these are the file's; None: it is that
+        of the runtime.
+    """
+
+    form: Rounding
+    exponentials: NDArray[np.int32] | NDArray[np.float32]
+    levels: int = 256
+    zero_out: int = -128
+    valid: Pair | None = None
+    distance: float | None = None
+
+    @property
+    def op(self) -> str:
+        return "softmax" if self.form == Rounding.TFLITE else "qlinearsoftmax"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Norm(_Node):
+    """Layer norm or RMS norm of int8 rows, along the last axis: `isa.numerics.norm`.
+
+    Parameters
+    ----------
+    rms: the mean stays in.
+    epsilon: what is added to the variance, as `norm_epsilon` encodes it.
+    records: of the channels.
+    zero_in, zero_out: zero points of operand and result.
+    distance: the result is less than so many steps away from the reals'.
+    """
+
+    rms: bool
+    epsilon: int
+    records: NormRecords
+    zero_in: int
+    zero_out: int
+    distance: float
+
+    @property
+    def op(self) -> str:
+        return "rmsnormalization" if self.rms else "layernormalization"
+
+    @property
+    def weight_bytes(self) -> int:
+        return 8 * self.records.mult.size
+
+
 @dataclass(frozen=True)
 class Copy:
     """A strided copy between dense tensors: element (i, j, ...) of ``sizes`` goes from ``source + i * source_steps[0] +
@@ -297,6 +354,31 @@ class Move(_Node):
     @property
     def op(self) -> str:
         return self.kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Update(_Node):
+    """A state with some rows replaced. Inputs are the state, the rows, and the number of the first row that is
+    replaced: a whole number that the host has, from 0 on. Both tensors have the same sizes but along ``axis``."""
+
+    axis: int
+
+    def places(self, graph: Any) -> int:
+        """How many numbers the first row may have."""
+        state, rows = (graph.tensors[name].shape for name in self.inputs[:2])
+        return int(state[self.axis] - rows[self.axis] + 1)
+
+    def step(self, graph: Any) -> int:
+        """Elements of the state from one row to the next."""
+        return prod(graph.tensors[self.inputs[0]].shape[self.axis :][1:])
+
+    def copy(self, graph: Any) -> Copy:
+        """The copy of the rows to place 0."""
+        state, rows = (graph.tensors[name].shape for name in self.inputs[:2])
+        where = tuple(slice(0, size) for size in rows)
+        found = Copy.between(positions(rows), positions(state)[where])
+        assert found
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -381,11 +463,14 @@ Node = (
     | Elementwise
     | Rescale
     | Table
+    | Softmax
+    | Norm
     | AvgPool
     | Mean
     | MaxPool
     | Pad
     | Move
+    | Update
     | Reshape
     | Constant
     | Host
@@ -393,6 +478,9 @@ Node = (
 
 Pointwise = Elementwise | Rescale | Table
 """Nodes that compute each element from those in its place."""
+
+Rows = Softmax | Norm
+"""Nodes that compute each row of their operand from all of it."""
 
 FREE = (Reshape, Constant)
 """Nodes that neither accelerator nor host has work with."""

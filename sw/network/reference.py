@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import INSTRUCTIONS
 from dovetail.isa.numerics.average import average
+from dovetail.isa.numerics.norm import norm
 from dovetail.isa.numerics.requantise import requantise
+from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.softmax import softmax_onnx, softmax_tflite
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
@@ -88,6 +91,11 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
             result = rescale(node, inputs[0])
         case ir.Table():
             result = node.values[inputs[0].astype(np.int16) + 128]
+        case ir.Softmax():
+            result = softmax(node, inputs[0])
+        case ir.Norm():
+            parts = node.zero_in, node.epsilon, node.records, node.zero_out
+            result = norm(inputs[0], *parts, rms=node.rms)
         case ir.AvgPool():
             result = average_pool(node, pixels)
         case ir.Mean():
@@ -98,6 +106,8 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
             result = _padded(pixels, node.pads, node.value)
         case ir.Move():
             result = move(node, inputs, out.size)
+        case ir.Update():
+            result = update(graph, node, inputs)
         case ir.Reshape():
             result = inputs[0]
         case ir.Constant():
@@ -208,6 +218,17 @@ def rescale(node: ir.Rescale, values: Int8) -> Int8:
     return np.where(total < 0, below, above)
 
 
+def softmax(node: ir.Softmax, values: Int8) -> Int8:
+    """Row by row, [..., rows, n]."""
+    counts: Array | bool = True
+    if node.valid is not None:
+        first, step = node.valid
+        counts = np.arange(values.shape[-1]) < first + step * np.arange(values.shape[-2])[:, None]
+    if node.form == Rounding.TFLITE:
+        return softmax_tflite(values, node.exponentials.astype(np.int32), node.zero_out, counts)
+    return softmax_onnx(values, node.exponentials.astype(np.float32), node.levels, node.zero_out, counts)
+
+
 def move(node: ir.Move, inputs: list[Array], size: int) -> Int8:
     """The flat result of all copies."""
     result = np.empty(size, np.int8)
@@ -216,6 +237,19 @@ def move(node: ir.Move, inputs: list[Array], size: int) -> Int8:
         reading = np.lib.stride_tricks.as_strided(source[copy.source :], copy.sizes, copy.source_steps)
         writing = np.lib.stride_tricks.as_strided(result[copy.target :], copy.sizes, copy.target_steps)
         writing[...] = reading
+    return result
+
+
+def update(graph: ir.Graph, node: ir.Update, inputs: list[Array]) -> Array:
+    """The state with its rows replaced. Raises NetworkError for rows that would lie outside."""
+    state, rows, place = inputs
+    first, places = int(place.item()), node.places(graph)
+    if not 0 <= first < places:
+        raise NetworkError(f"{node.inputs[2]} must be 0..{places - 1}, not {first}")
+    result = state.reshape(graph.tensors[node.inputs[0]].shape).copy()
+    where = [slice(None)] * result.ndim
+    where[node.axis] = slice(first, first + rows.shape[node.axis])
+    result[tuple(where)] = rows
     return result
 
 

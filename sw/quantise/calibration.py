@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,18 @@ class Calibration:
                 sums = {name: sums.get(name, 0.0) + channel_means(found[name]) for name in names}
             self._means = {name: total / count for name, total in sums.items()}
         return self._means
+
+    def row_maxima(self, names: Sequence[str]) -> Mapping[str, Range]:
+        """The lowest and the highest of the largest values of all rows, the last axis, of float tensors, by name."""
+        session = Session(self.graph.model, names)
+        found: dict[str, Range] = {}
+        for number, sample in enumerate(self._samples):
+            results = session.run(checked(sample, self.graph.inputs, f"calibration sample {number}"))
+            for name in names:
+                rows = results[name].max(axis=-1)
+                seen = Range(float(rows.min()), float(rows.max()))
+                found[name] = seen.join(found.get(name, seen))
+        return found
 
     def _minmax(self) -> Mapping[str, Range]:
         data = sorted(self._observed(CalibrationMethod.MinMax).compute_data().items())

@@ -27,10 +27,13 @@ LAYERS = ("Conv", "Gemm", "MatMul")
 """Operators that may have weights."""
 
 _MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
-_SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat", "Resize")
+_SAME = (*MOVES, *CUTS, "MaxPool", "Pad", "Concat", "Resize", "ScatterElements")
 """Operators whose results are elements of their operands: all of these share one quantisation."""
 
 _CLAMPS = ("Relu", "Clip")
+
+_FAR = -1e4
+"""A mask's value from which on what it is added to does not matter."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class _Planner:
         for node in self.graph.nodes:
             self._share_update(node)
         for node in self.graph.nodes:
-            if self._is_strong(node):
+            if self._is_strong(node) or (node.name not in self.kept and masked(self.graph, node)):
                 self._mark(node)
         for node in self.graph.nodes:
             if node.op_type in (*FUNCTIONS, *COMBINATIONS) and node.name not in self.kept:
@@ -189,7 +192,7 @@ class _Planner:
 
     def _share(self, node: onnx.NodeProto) -> None:
         outputs = [self._result_of(name) for name in node.output if self.graph.is_activation(name)]
-        names = [*self.graph.activations(node), *outputs]
+        names = [*filter(self.graph.is_activation, self.graph.activations(node)), *outputs]
         self._unite(names)
 
     def _unite(self, names: list[str]) -> None:
@@ -235,6 +238,9 @@ class _Planner:
             return False
         if node.op_type == "Concat":
             return self._reads_floats(node) and all(v.dtype == np.float32 for v in self.graph.constants(node))
+        if node.op_type == "ScatterElements":
+            kept = attribute(node, "reduction", b"none") == b"none"
+            return kept and all(map(self.graph.is_activation, (node.input[0], node.input[2])))
         if node.op_type == "Pad":
             fill = self.graph.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
             if attribute(node, "mode", b"constant") != b"constant" or fill is None or np.any(fill):
@@ -311,7 +317,7 @@ class _Planner:
         found: set[str] = set()
         for node in reversed(self.graph.nodes):
             joins = node.op_type == "Concat" or self._is_binary(node)
-            if joins and node.name in self.integer:
+            if joins and node.name in self.integer and masked(self.graph, node) is None:
                 enough = all if any(map(self.graph.is_constant, node.input)) else any
                 if not enough(self._readings(node.output[0], found)):
                     found.add(node.name)
@@ -366,6 +372,48 @@ def picks_rows(graph: FloatGraph, node: onnx.NodeProto) -> bool:
     """Whether a node picks rows of a constant table: a position's rotation, a word's embedding. The host picks them in
     float; where they meet integers, they are quantised as inputs are."""
     return node.op_type == "Gather" and graph.is_constant(node.input[0]) and graph.is_activation(node.output[0])
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Scores of a softmax, of which a mask hides some: the tensors, and the factor between a product and its scores."""
+
+    scores: str
+    mask: str
+    result: str
+    product: str
+    factor: float
+
+
+def masked(graph: FloatGraph, node: onnx.NodeProto) -> Masked | None:
+    """What a sum in front of Softmax adds, if its mask picks one of two constants, 0 and far below it."""
+    users = graph.consumers.get(node.output[0], [])
+    if node.op_type != "Add" or not users or any(user.op_type != "Softmax" for user in users):
+        return None
+    for scores, mask in (node.input, node.input[::-1]):
+        maker, before = graph.producers.get(mask), graph.producers.get(scores)
+        if maker is None or before is None or maker.op_type != "Where" or graph.is_constant(maker.input[0]):
+            continue
+        ends = [graph.constant(name) for name in maker.input[1:]]
+        if any(end is None or end.size != 1 for end in ends) or node.output[0] in graph.outputs:
+            continue
+        low, high = sorted(float(end.item()) for end in ends if end is not None)
+        if low > _FAR or high != 0 or len(graph.consumers[scores]) > 1:
+            continue
+        product, factor = _factor(graph, before)
+        return Masked(scores, mask, node.output[0], product, factor)
+    return None
+
+
+def _factor(graph: FloatGraph, node: onnx.NodeProto) -> tuple[str, float]:
+    """The tensor that a node multiplies by a positive constant for nobody else, and the constant; else its result."""
+    values = graph.constants(node)
+    if node.op_type in ("Mul", "Div") and len(values) == 1 and _is_single(values[0]) and float(values[0].item()) > 0:
+        (source,) = graph.activations(node)
+        divided = node.op_type == "Div"
+        if len(graph.consumers[source]) == 1 and not (divided and graph.is_constant(node.input[0])):
+            return source, 1 / float(values[0].item()) if divided else float(values[0].item())
+    return node.output[0], 1.0
 
 
 def has_weights(graph: FloatGraph, node: onnx.NodeProto) -> bool:

@@ -18,8 +18,11 @@ from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, weights
-from dovetail.sw.quantise.plan import Plan, picks_rows, plan
+from dovetail.sw.quantise.plan import Masked, Plan, masked, picks_rows, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
+
+_NOTHING = 16.0
+"""Distance from a row's largest score from which on a share is nothing: exp(-16) is 3e-5 steps of 1 / 256."""
 
 Scales = Mapping[str, NDArray[np.float32]]
 
@@ -62,7 +65,11 @@ def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
     """Quantise the network of a calibration by one scheme. Raises NetworkError."""
     graph = calibration.graph
     chosen = plan(graph, scheme)
-    levels = _levels(graph, chosen, calibration.ranges(scheme), scheme)
+    ranges = dict(calibration.ranges(scheme))
+    sums = [found for node in graph.nodes if node.output[0] in chosen.tensors and (found := masked(graph, node))]
+    if sums:
+        ranges |= _of_scores(sums, calibration.row_maxima([found.result for found in sums]))
+    levels = _levels(graph, chosen, ranges, scheme)
     float_model = onnx.ModelProto()
     float_model.CopyFrom(graph.model)
     _drop_clamps(float_model, graph, chosen, levels)
@@ -103,6 +110,20 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
 
 def _of_constant(values: Array) -> Range:
     return Range(float(values.min()), float(values.max()))
+
+
+def _of_scores(sums: Iterable[Masked], maxima: Mapping[str, Range]) -> dict[str, Range]:
+    """Ranges of scores in front of softmax, and of their masks: what is further below a row's largest score than
+    `_NOTHING` has no share. So the range begins that far below the lowest of these, where hidden scores saturate."""
+    found: dict[str, Range] = {}
+    for each in sums:
+        seen = maxima[each.result]
+        low, high = seen.low - _NOTHING, seen.high
+        found |= dict.fromkeys((each.scores, each.result), Range(low, high))
+        if each.product != each.scores:
+            found[each.product] = Range(low / each.factor, high / each.factor)
+        found[each.mask] = Range(low - high, 0.0).join(found.get(each.mask, Range(0.0, 0.0)))
+    return found
 
 
 def _of_softmax(seen: Range) -> Range:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from dovetail.sw.errors import NetworkError
+from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.files.inputs import read_arrays, read_inputs
 from dovetail.sw.network.layout import Array, Sample
-from dovetail.sw.quantise.float_network import Input
+from dovetail.sw.quantise.float_network import FloatGraph, Input
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,17 @@ class FileSamples:
     inputs: tuple[Input, ...]
 
     def __iter__(self) -> Iterator[Sample]:
-        for file in self._files():
-            batches, _ = read_inputs(file, self.inputs)
-            for number in range(len(next(iter(batches.values())))):
-                sample = {name: batch[number] for name, batch in batches.items()}
-                yield checked(sample, self.inputs, f"{file}: sample {number}")
+        return chain.from_iterable(self.sequences())
+
+    def sequences(self) -> Iterator[Iterator[Sample]]:
+        """The samples of each file."""
+        return map(self._of_file, self._files())
+
+    def _of_file(self, file: Path) -> Iterator[Sample]:
+        batches, _ = read_inputs(file, self.inputs)
+        for number in range(len(next(iter(batches.values())))):
+            sample = {name: batch[number] for name, batch in batches.items()}
+            yield checked(sample, self.inputs, f"{file}: sample {number}")
 
     def _files(self) -> Sequence[Path]:
         if not self.path.is_dir():
@@ -69,10 +76,57 @@ class RandomSamples:
         if self.count < 1:
             raise NetworkError(f"random samples must be at least 1, not {self.count}")
 
+    def sequences(self) -> Iterator[Iterator[Sample]]:
+        """All of them, one after another."""
+        yield iter(self)
+
     def __iter__(self) -> Iterator[Sample]:
         random = np.random.default_rng(self.seed)
         for _ in range(self.count):
             yield {value.name: _random(value, random) for value in self.inputs}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Samples of a network with variables: each gets what the network leaves in them after the one before. In a folder
+    every file is a sequence of its own, which begins with zeros.
+
+    Parameters
+    ----------
+    graph: the float network.
+    states: input -> output of its variables.
+    samples: its other inputs.
+
+    Raises
+    ------
+    NetworkError: a sample does not fit, or ONNX Runtime cannot run the network.
+    """
+
+    graph: FloatGraph
+    states: Mapping[str, str]
+    samples: FileSamples | RandomSamples
+
+    def __iter__(self) -> Iterator[Sample]:
+        # Imported late: networks without variables are not run here.
+        from dovetail.sw.host.onnx_session import Session
+
+        session = Session(self.graph.model)
+        kept = [value for value in self.graph.inputs if value.name in self.states]
+        for sequence in self.samples.sequences():
+            state = {value.name: np.zeros(value.shape, value.dtype) for value in kept}
+            for number, sample in enumerate(sequence):
+                whole = {**sample, **state}
+                yield whole
+                try:
+                    results = session.run(whole)
+                except Exception as error:  # the runtime raises its own classes
+                    raise NetworkError(f"step {number}: ONNX Runtime must run it, not: {first_line(error)}") from error
+                state = {name: results[output] for name, output in self.states.items()}
+
+
+def without_states(inputs: Sequence[Input], states: Mapping[str, str]) -> tuple[Input, ...]:
+    """The inputs that a user gives."""
+    return tuple(value for value in inputs if value.name not in states)
 
 
 def checked(sample: Sample, inputs: Sequence[Input], where: str) -> Sample:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +15,14 @@ from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import WORD_BYTES, Unit, to_bytes
+from dovetail.isa.parameters import ParameterError, whole_number
 from dovetail.isa.program import Program, Segment, TensorDescriptor
 from dovetail.isa.program import Step as ProgramStep
-from dovetail.isa.timing.run import cycle_bound, time_program
+from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, generate
+from dovetail.sw.compiler.emit.reach import bound_of
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, border_of
@@ -115,15 +117,22 @@ class CompiledNetwork:
 
     def on(self, config: Config) -> CompiledNetwork:
         """The same network, compiled with the same options for another configuration. Raises CompileError."""
-        return CompiledNetwork(generate(self.graph, config, self.code.options), self.source)
+        return CompiledNetwork(generate(self.code.network, config, self.code.options), self.source)
 
     # --- timing ------------------------------------------------------------------------------------------------
 
     def cycles_with(self, memory: Memory) -> int:
-        """What the programs take with another memory. Raises ConfigError where the configuration cannot have it."""
+        """What the programs take with another memory, with the least run inputs. Raises ConfigError where the
+        configuration cannot have it."""
         config, code = self.config.replace(memory=memory), self.code
         lines = (
-            time_program(config, segment.words, address=segment.address, memory_bytes=code.memory_bytes)
+            time_program(
+                config,
+                segment.words,
+                address=segment.address,
+                memory_bytes=code.memory_bytes,
+                parameters=code.parameters.least,
+            )
             for segment in code.segments
         )
         return sum(line.cycles for line in lines)
@@ -132,35 +141,27 @@ class CompiledNetwork:
     def _report(self) -> Report:
         code, config = self.code, self.config
         timelines = []
-        offset = 0
-        reports: list[LayerReport] = []
-        layer_ends = np.zeros(len(code.layers), np.int64)
         for segment in code.segments:
-            timeline = time_program(config, segment.words, address=segment.address, memory_bytes=code.memory_bytes)
+            timeline = time_program(
+                config,
+                segment.words,
+                address=segment.address,
+                memory_bytes=code.memory_bytes,
+                parameters=code.parameters.least,
+            )
             if timeline.fault:
                 raise RunError(f"the compiler made a faulty program: {timeline.fault}; please report this network")
-            index = np.full(len(segment.words), -1, np.int64)
-            index[list(segment.layers)] = list(segment.layers.values())
-            operations = ~timeline.is_fetch
-            np.maximum.at(layer_ends, index[timeline.pc[operations]], timeline.end[operations] + 1 + offset)
             timelines.append(timeline)
-            offset += timeline.cycles
-            last = max(segment.layers.values())
-            layer_ends[last] = offset  # the segment's end belongs to its last layer
-        ends = np.maximum.accumulate(layer_ends)
-        before = 0
-        for layer, end in zip(code.layers, ends.tolist(), strict=True):
+        reports: list[LayerReport] = []
+        for layer, cycles in zip(code.layers, self.layer_cycles(timelines), strict=True):
             bound = _bound(config, layer.macs, layer.least_bytes)
             reports.append(
-                LayerReport(
-                    layer.name, layer.kind, layer.macs, end - before, bound, layer.least_bytes, layer.moved_bytes
-                )
+                LayerReport(layer.name, layer.kind, layer.macs, cycles, bound, layer.least_bytes, layer.moved_bytes)
             )
-            before = end
         macs = sum(layer.macs for layer in code.layers)
         least = self._least_bytes()
         return Report(
-            cycles=offset,
+            cycles=sum(timeline.cycles for timeline in timelines),
             macs=macs,
             host_macs=self.graph.total_macs - macs,
             bound=_bound(config, macs, least),
@@ -180,21 +181,36 @@ class CompiledNetwork:
             config=config,
         )
 
+    def layer_cycles(self, timelines: Sequence[Timeline]) -> list[int]:
+        """Cycles of each layer in a run, from the end of the one before to its own; ``timelines``: one per segment."""
+        offset, ends = 0, np.zeros(len(self.code.layers), np.int64)
+        for segment, timeline in zip(self.code.segments, timelines, strict=True):
+            index = np.full(len(segment.words), -1, np.int64)
+            index[list(segment.layers)] = list(segment.layers.values())
+            operations = ~timeline.is_fetch
+            np.maximum.at(ends, index[timeline.pc[operations]], timeline.end[operations] + 1 + offset)
+            offset += timeline.cycles
+            ends[max(segment.layers.values())] = offset  # the segment's end belongs to its last layer
+        cycles: list[int] = np.diff(np.maximum.accumulate(ends), prepend=0).tolist()
+        return cycles
+
     def report(self) -> Report:
-        """Exact cycles of an inference, where they go, and the memory that it takes; no tensor data is touched."""
+        """Exact cycles of an inference, where they go, and the memory that it takes; no tensor data is touched. Run
+        inputs, such as the position of a row in a cache, have their least values."""
         return self._report
 
     def _least_bytes(self) -> int:
         """Bytes that must cross the bus: accelerator inputs from and outputs to the host, weights, biases."""
         code, tensors = self.code, self.graph.tensors
-        own = list(code.nodes_on(ACCELERATOR))
+        updates = [node for node in code.nodes_on(ACCELERATOR) if isinstance(node, ir.Update)]
+        own = [node for node in code.nodes_on(ACCELERATOR) if node not in updates]
         made = {name for node in own for name in node.outputs}
         used = {name for node in own for name in node.inputs}
         wanted = {name for node in code.nodes_on(HOST) for name in node.inputs}.union(self.graph.wanted)
         outputs = sum(tensors[name].size for name in made & wanted)
         inputs = sum(tensors[name].size for name in used - made)
         weights = sum(node.weight_bytes for node in own)
-        return inputs + outputs + weights
+        return inputs + outputs + weights + sum(tensors[node.inputs[1]].size for node in updates)
 
     # --- running -----------------------------------------------------------------------------------------------
 
@@ -228,7 +244,7 @@ class CompiledNetwork:
         Raises
         ------
         NetworkError
-            Inputs do not fit the network.
+            Inputs do not fit the network, or a run input is outside its range.
         RunError
             The engine faulted.
         """
@@ -245,7 +261,11 @@ class CompiledNetwork:
             if number is not None:
                 self._write(memory, step.nodes, values)
                 segment = code.segments[number]
-                run = accelerator.run(memory, segment.address, segment.pages)
+                try:
+                    parameters = code.parameters.values(self._run_inputs(values))
+                except ParameterError as error:
+                    raise NetworkError(str(error)) from None
+                run = accelerator.run(memory, segment.address, segment.pages, parameters=parameters)
                 if run.fault:
                     raise RunError(f"the engine stopped in segment {number}: {run.fault}")
                 runs.append(run)
@@ -266,6 +286,13 @@ class CompiledNetwork:
     def reset(self) -> None:
         """Give the network's variables their initial values again."""
         self.state = self.graph.initial_state()
+
+    def _run_inputs(self, values: Mapping[str, Array]) -> dict[str, int]:
+        """What the host has for each run input; the least value of those that come later."""
+        return {
+            one.name: whole_number(one.name, values[one.name].ravel().tolist()) if one.name in values else one.low
+            for one in self.code.parameters.inputs
+        }
 
     def _engine(self, name: str) -> Engine:
         if name not in self._engines:
@@ -331,13 +358,14 @@ class CompiledNetwork:
                     s.address,
                     s.pages,
                     f"segment {i}",
-                    cycle_bound(self.config, s.words),
+                    bound_of(self.config, s.words, code.parameters),
                 )
                 for i, s in enumerate(code.segments)
             ),
             inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
             outputs=tuple(self._descriptor(port.tensor) for port in graph.outputs),
             steps=tuple(steps),
+            parameters=code.parameters,
             metadata={
                 "network": graph.name,
                 "options": asdict(code.options),
@@ -387,10 +415,12 @@ def compile_network(
     config: Config | None = None,
     *,
     shapes: Shapes | None = None,
+    states: Mapping[str, str] | None = None,
     tiling: str = "free",
     keep_tensors: bool = False,
     host: HostCost | str | Path | None = None,
     effort: int = Options().effort,
+    exact: bool = False,
 ) -> CompiledNetwork:
     """Compile a network for a configuration.
 
@@ -402,7 +432,9 @@ def compile_network(
         The accelerator; the default configuration when left out.
     shapes
         Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
-    tiling, keep_tensors, effort
+    states
+        Input name -> output name of each variable of an ONNX file. Without, pairs that are named as caches are.
+    tiling, keep_tensors, effort, exact
         See `dovetail.sw.compiler.options.Options`.
     host
         What the host costs, or the TOML file of a table (docs/host-cost.md).
@@ -413,10 +445,10 @@ def compile_network(
         One line that names the node or layer, the rule and the way out.
     """
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
-    options = Options(tiling, keep_tensors, cost, effort)
+    options = Options(tiling, keep_tensors, cost, effort, exact)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
-    source = frontend.parse(frontend.read(network), shapes)
+    source = frontend.parse(frontend.read(network, states), shapes)
     return CompiledNetwork(generate(simplify(source.graph), config or Config(), options), source)
 
 

@@ -1,7 +1,7 @@
 """The interface that the engines share: the model here, the RTL in ``dovetail.cosim``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
+from dovetail.isa.instructions.parameters import check_values
 from dovetail.isa.instructions.table import DMA_OPS, Cause, Op, Unit, cfg, pack, to_bytes
 from dovetail.isa.timing.timeline import Counters, Fault, Timeline
 
@@ -31,6 +32,17 @@ class RunResult:
     timeline: Timeline
     counters: dict[Unit, Counters]
     fault: Fault | None
+
+
+def run_registers(
+    config: Config, program: int, pages: int, base: int, parameters: Sequence[int]
+) -> Iterator[tuple[str, int]]:
+    """Name and value of the host registers to be written before a run starts. Raises ValueError for parameters that the
+    accelerator lacks."""
+    check_values(config, parameters)
+    yield from (("PROGRAM", program), ("PAGES", pages), ("BASE", base))
+    for number in range(1, config.parameters + 1):
+        yield f"PARAM{number}", parameters[number - 1] if number <= len(parameters) else 0
 
 
 def outcome(read: Callable[[str], int]) -> tuple[int, dict[Unit, Counters], Fault | None]:
@@ -65,10 +77,10 @@ class Engine(Protocol):
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it."""
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run the ``pages`` pages of program at address ``program`` in ``memory``, which starts at address 0 and is a
         multiple of 4096 bytes. What lies beyond answers with bus errors. ``base`` is what the program's addresses are
-        relative to.
+        relative to, ``parameters`` the values of the host registers PARAM1 and up; those left out are 0.
         """
 
 

@@ -64,7 +64,7 @@ def run(graph: Graph, source: ParsedFile, sample: Sample, before: Sequence[Sampl
     """
     if isinstance(source, ParsedTflite):
         return _run_tflite(graph, source.tflite, [*before, sample])
-    return _run_onnx(cast("ParsedOnnx", source), sample)
+    return _run_onnx(graph, cast("ParsedOnnx", source), [*before, sample])
 
 
 def read(graph: Graph, path: Path) -> Reference:
@@ -170,7 +170,7 @@ def _litert(data: bytes, runs: list[list[Array]], wanted: list[int]) -> dict[int
 # ONNX ------------------------------------------------------------------------------------------
 
 
-def _run_onnx(source: ParsedOnnx, sample: Sample) -> Reference:
+def _run_onnx(graph: Graph, source: ParsedOnnx, samples: Sequence[Sample]) -> Reference:
     """ONNX Runtime on the uint8 form of the file, every tensor of the graph as an additional output."""
     from onnx import TensorProto
 
@@ -180,10 +180,18 @@ def _run_onnx(source: ParsedOnnx, sample: Sample) -> Reference:
     form = uint8_form(source.model)
     chosen = _names(form, values)
     unsigned = {port.name for port in form.graph.input if port.type.tensor_type.elem_type == TensorProto.UINT8}
-    feed = {
-        name: as_unsigned(value) if name in unsigned and value.dtype == np.int8 else value
-        for name, value in sample.items()
-    }
+
+    def fed(arrays: Sample) -> dict[str, Array]:
+        return {
+            name: as_unsigned(value) if name in unsigned and value.dtype == np.int8 else value
+            for name, value in arrays.items()
+        }
+
+    state = {state.name: values[state.name].layout.outside(state.initial) for state in graph.states}
+    for sample in samples[:-1]:
+        kept = _onnx_outputs(form, fed({**sample, **state}))
+        state = {name: kept[output] for name, output in source.states.items()}
+    feed = fed({**samples[-1], **state})
     plain = _onnx_outputs(form, feed)
     found = _onnx_outputs(form, feed, chosen.values())
     notes = tuple(

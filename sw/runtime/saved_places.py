@@ -92,7 +92,7 @@ class Places:
             if not step.is_program:
                 continue
             made = {name for node in step.nodes for name in node.outputs}
-            read = {name for node in step.nodes for name in node.inputs} - made
+            read = {name for node in step.nodes for name in node.inputs if self._tensors[name].dtype == "int8"} - made
             missing = [
                 name for name in (*read, *made) if self.partition.roots[name] in wanted and name not in self.where
             ]
@@ -114,9 +114,12 @@ class Places:
             else:
                 what = "loads" if transfer.unit == Unit.LOAD else "stores"
                 raise Unfit(f"addresses: {node.name!r} {what} {transfer.first:#x}..{transfer.last:#x}")
+        updates = [one.node for one in self.partition.updates.values()]
+        rows = {self.partition.roots[node.outputs[0]]: node.inputs[1] for node in updates}
         for root, size in stored.items():
-            if 0 < size < self._size(root):
-                raise Unfit(f"addresses: of {root!r} {size} bytes are stored instead of {self._size(root)}")
+            whole = self._size(rows.get(root, root))
+            if 0 < size < whole:
+                raise Unfit(f"addresses: of {root!r} {size} bytes are stored instead of {whole}")
 
     @property
     def _tensors(self) -> Mapping[str, ir.Tensor]:

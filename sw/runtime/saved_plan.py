@@ -7,11 +7,9 @@ follow from the programs.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
-from enum import Enum
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from dovetail.sw.compiler.options import MODES, Options
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.files.archive import archive, members_of
 from dovetail.sw.network import ir
+from dovetail.sw.network.digest import digest
 from dovetail.sw.runtime.system_network import SystemNetwork
 
 FORMAT, VERSION = "dovetail-plan", 1
@@ -52,7 +51,7 @@ def save_plan(network: SystemNetwork, path: str | Path) -> None:
         "version": VERSION,
         "made_by": f"dovetail {dovetail.__version__}",
         "instruction_set": INSTRUCTION_SET,
-        "network": {"name": plan.graph.name, "sha256": digest(plan.graph)},
+        "network": {"name": plan.graph.name, "sha256": digest_of(plan.graph)},
         "system": described(plan.system),
         "mode": network.mode,
         "clock_hz": network.clock,
@@ -98,40 +97,9 @@ def load_plan(path: str | Path, graph: ir.Graph, system: System) -> SystemNetwor
     return network
 
 
-def digest(graph: ir.Graph) -> str:
-    """A hash of all that programs and outputs follow from, in hexadecimal digits; the graph's name does not count."""
-    state = hashlib.sha256()
-    for part in (graph.inputs, graph.outputs, graph.tensors, graph.nodes, graph.states, graph.source):
-        for piece in _pieces(part):
-            state.update(len(piece).to_bytes(8, "little") + piece)
-    return state.hexdigest()
-
-
-def _pieces(value: Any) -> Iterator[bytes]:
-    """A value as bytes, those of equal values only equal."""
-    if isinstance(value, np.ndarray):
-        yield f"{value.dtype.str} {value.shape}".encode()
-        yield np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, bytes):
-        yield value
-    elif isinstance(value, Enum):
-        yield value.name.encode()
-    elif is_dataclass(value):
-        yield type(value).__name__.encode()
-        for each in fields(value):
-            if each.compare:
-                yield from _pieces(getattr(value, each.name))
-    elif isinstance(value, Mapping):
-        yield f"mapping {len(value)}".encode()
-        for name, each in value.items():
-            yield str(name).encode()
-            yield from _pieces(each)
-    elif isinstance(value, tuple | list):
-        yield f"sequence {len(value)}".encode()
-        for each in value:
-            yield from _pieces(each)
-    else:
-        yield repr(value).encode()
+def digest_of(graph: ir.Graph) -> str:
+    """A hash of all that programs and outputs follow from; the graph's name does not count."""
+    return digest(graph.inputs, graph.outputs, graph.tensors, graph.nodes, graph.states, graph.source)
 
 
 def described(system: System) -> dict[str, Any]:
@@ -173,7 +141,7 @@ def _check(told: Mapping[str, Any], graph: ir.Graph, system: System) -> None:
     ):
         if ours != theirs:
             raise PlanError(f"{what} {ours}, not {theirs!s:.20}")
-    if told["network"]["sha256"] != digest(graph):
+    if told["network"]["sha256"] != digest_of(graph):
         name = told["network"]["name"]
         other = "another form of it" if name == graph.name else f"{name!s:.60}"
         raise PlanError(f"plan must be for network {graph.name}, not {other}")

@@ -23,6 +23,7 @@ from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, least_bytes
 from dovetail.sw.compiler.memory import ALIGN, align
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.errors import CompileError
 from dovetail.sw.frontend import parse
@@ -68,12 +69,13 @@ def load_program(path: str | Path, config: Config | None = None) -> CompiledNetw
     return compiled
 
 
-def _code_of(program: Program, graph: ir.Graph) -> Code:
+def _code_of(program: Program, network: ir.Graph) -> Code:
     """What the compiler made, from the container and the network in it. Raises ValueError and what reading a dictionary
     of another form raises."""
     data, config = program.metadata, program.config
     options = Options.from_dict(data["options"])
-    divided = partition(graph, config, options)
+    divided = partition(network, config, options)
+    graph = divided.graph
     accelerated = [step for step in divided.steps if step.is_program]
     layers = tuple(Layer(**layer) for layer in data["layers"])
     _check("number of segments", len(program.segments), len(accelerated))
@@ -111,6 +113,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         config=config,
         options=options,
         graph=graph,
+        network=network,
         steps=divided.steps,
         segments=tuple(segments),
         layers=layers,
@@ -122,6 +125,7 @@ def _code_of(program: Program, graph: ir.Graph) -> Code:
         stream_offset=program.stream_offset,
         memory_bytes=program.memory_bytes,
         host_reasons=divided.reasons,
+        parameters=parameters_of(divided.graph, divided.reasons),
     )
 
 

@@ -11,12 +11,12 @@ from typing import Protocol
 import numpy as np
 
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import STARTED, AnyJob, HostJob, Job
+from dovetail.isa.timing.jobs import STARTED, AnyJob, HostJob
 from dovetail.isa.timing.system import JobTimes, time_jobs
 from dovetail.sw import frontend
 from dovetail.sw.compiler.devices.host_layers import host_reasons
 from dovetail.sw.compiler.devices.latency import alone_plan, latency_plan
-from dovetail.sw.compiler.devices.plan import Plan
+from dovetail.sw.compiler.devices.plan import Done, Plan
 from dovetail.sw.compiler.devices.throughput import alone, throughput_plan
 from dovetail.sw.compiler.options import MODES, Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
@@ -88,11 +88,16 @@ class SystemNetwork:
     @cached_property
     def times(self) -> JobTimes:
         """When all of it happens. Raises RunError."""
-        times = time_jobs(self.system, self.plan.jobs, memory_bytes=self.plan.memory_bytes)
+        times = self.plan.times
         for number, (end, line) in enumerate(zip(times.ends, times.timelines, strict=True)):
             if end is None or (line is not None and line.fault):
                 raise RunError(f"the compiler made a faulty program, job {number}; please report this network")
         return times
+
+    @property
+    def done(self) -> list[Done]:
+        """When each task of the plan is done. Raises RunError."""
+        return self.plan.done if self.times else []
 
     @cached_property
     def alone(self) -> dict[str, int | None]:
@@ -154,19 +159,13 @@ class SystemNetwork:
         cycles are of all cycles of the inference."""
         if self.inferences == 1 or self._is_shared:
             return self.times.cycles / self.inferences
-        took = [
-            job.cycles if isinstance(job, HostJob) else line.cycles if line is not None else 0
-            for job, line in zip(self.plan.jobs, self.times.timelines, strict=True)
-        ]
         each = [0] * self.inferences
-        for task, cycles in zip(self.plan.tasks, took, strict=True):
-            each[task.inference] += cycles
+        for one in self.done:
+            each[one.task.inference] += one.cycles
         spans: dict[str | None, tuple[float, int, int]] = {}  # inferences, first cycle, the one behind the last
-        for number, task in enumerate(self.plan.tasks):
-            origin, end = self.times.origins[number], self.times.ends[number]
-            assert origin is not None and end is not None
-            count, first, _ = spans.get(task.accelerator, (0.0, origin, 0))
-            spans[task.accelerator] = count + took[number] / each[task.inference], first, end
+        for task, begin, end, cycles, _ in self.done:
+            count, first, _ = spans.get(task.accelerator, (0.0, begin, 0))
+            spans[task.accelerator] = count + cycles / each[task.inference], first, end
         start = self.system.reaction + STARTED
         return 1 / sum(count / (end - first + (start if name else 0)) for name, (count, first, end) in spans.items())
 
@@ -187,10 +186,13 @@ class SystemNetwork:
     @cached_property
     def lost(self) -> int:
         """Cycles that jobs take more than each would alone: what they lose by waiting for one another at memory."""
-        jobs, size = [job for job in self.plan.jobs if isinstance(job, Job)], self.plan.memory_bytes
-        alone = (time_jobs(self.system, [replace(job, after=(), earliest=0)], memory_bytes=size) for job in jobs)
-        took = sum(line.cycles for line in self.times.timelines if line)
-        return took - sum(line.cycles for times in alone for line in times.timelines if line)
+        lost = 0
+        for done in self.done:
+            if done.line is not None:
+                job = replace(done.task.job, after=(), earliest=0)
+                times = time_jobs(self.system, [job], memory_bytes=self.plan.memory_bytes)
+                lost += done.cycles - (times.cycles - self.system.reaction - STARTED)
+        return lost
 
     def run(self, samples: Sequence[Mapping[str, Array]], engine: JobsEngine | None = None) -> SystemResult:
         """The plan's inferences, on the model or on another engine; ``samples``: the inputs of each, by name.
@@ -259,6 +261,9 @@ def plan_network(
             f"inferences must be {'1 for latency' if inferences > 0 else 'at least 1'}, not {inferences}"
         )
     graph = network if isinstance(network, ir.Graph) else read_graph(network, shapes)
+    most = max(part.config.parameters for part in system.accelerators)
+    if most and any(isinstance(node, ir.Update) for node in graph.nodes):
+        raise CompileError(f"accelerators of a system must have parameters = 0 to update variables, not {most}")
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
     options = Options(host=cost, effort=effort)
     if mode == MODES[0]:
@@ -276,10 +281,13 @@ def plan_network(
 
 def _cycles(plan: Plan, *, host: bool = True) -> int:
     """Of a plan; without ``host`` its layers take a cycle each."""
-    jobs = [replace(job, cycles=1) if isinstance(job, HostJob) and not host else job for job in plan.jobs]
+    if host:
+        return plan.times.cycles
+    jobs = [replace(job, cycles=1) if isinstance(job, HostJob) else job for job in plan.jobs]
     return time_jobs(plan.system, jobs, memory_bytes=plan.memory_bytes).cycles
 
 
-def read_graph(network: str | Path, shapes: Shapes | None = None) -> ir.Graph:
-    """The graph of a network's file or ``zoo:`` name; ``shapes``: see :func:`plan_network`. Raises NetworkError."""
-    return simplify(frontend.parse(frontend.read(network), shapes).graph)
+def read_graph(network: str | Path, shapes: Shapes | None = None, states: Mapping[str, str] | None = None) -> ir.Graph:
+    """The graph of a network's file or ``zoo:`` name; ``shapes``, ``states``: see `compile_network`. Raises
+    NetworkError."""
+    return simplify(frontend.parse(frontend.read(network, states), shapes).graph)

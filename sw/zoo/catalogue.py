@@ -1,8 +1,8 @@
 """The built-in networks: quantised ONNX files made on the spot, with seeded weights.
 
 They stand for their architectures: every size, stride and padding is right, the weights are random.
-Files are QDQ, opset 13 (14 with hard-swish, 17 with layer normalisations), int8 activations in and out, int8 weights
-with a scale per output channel.
+Files are QDQ, opset 13 (14 with hard-swish, 17 with layer normalisations, 23 with RMS normalisations), int8 activations
+in and out, int8 weights with a scale per output channel.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from functools import partial
 from urllib.parse import parse_qsl
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.zoo.decoders import decoder_tiny
 from dovetail.sw.zoo.imagenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, resnet18, resnet50
 from dovetail.sw.zoo.onnx_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
-from dovetail.sw.zoo.transformers import attention_block, bert_tiny, vit_tiny
+from dovetail.sw.zoo.transformers import attention_block, bert_tiny, kwt, vit_tiny
 
 
 def resnet8(classes: int = 10, seed: int = 2) -> bytes:
@@ -131,6 +132,8 @@ NETWORKS: dict[str, Callable[..., bytes]] = {
     "efficientnet_lite0": efficientnet_lite0,
     "vit_tiny": vit_tiny,
     "bert_tiny": bert_tiny,
+    "kwt": kwt,
+    "decoder_tiny": decoder_tiny,
     "resnet8": resnet8,
     "dscnn": dscnn,
     "autoencoder": autoencoder,

@@ -52,6 +52,11 @@ class Range:
         scale = (self.high - self.low) / 255
         return scale, int(np.rint(-128 - self.low / scale))
 
+    def times(self, factor: float) -> Range:
+        """The same levels for reals of another size."""
+        reals = (factor * real for real in (self.low, self.high, self.spread, self.rms))
+        return Range(self.activation, *reals)
+
 
 RELU = Range("Relu", 0.0, 6.0, 2.0, 1.4)
 RELU6 = Range("Clip", 0.0, 6.0, 2.0, 1.4)
@@ -134,21 +139,24 @@ class Builder:
     def residual(self, name: str, a: Act, b: Act, activation: str = "") -> Act:
         """Residual sum in a range that grows with its operands, so that a chain of them does not saturate.
 
-        Its scale is the first from there on with which the accelerator's sums are ONNX Runtime's for every pair of
-        bytes.
+        Its sums are exact, see `exact_sum`.
         """
         spread = float(np.hypot(a.rms, b.rms))
         if activation:
             result = Range(activation, 0.0, 2.71828 * spread, spread, 0.7 * spread)
         else:
             result = Range("", -3.17 * spread, 3.17 * spread, spread, spread)
+        return self.add(name, a, b, self.exact_sum(a, b, result))
+
+    def exact_sum(self, a: Act, b: Act, result: Range) -> Range:
+        """The first range from there on in which the accelerator's sums are ONNX Runtime's for every pair of bytes."""
         first, second = (Quant(np.float32(act.scale), act.zero, "int8") for act in (a, b))
         for _ in range(_TRIES):
             scale, zero = result.quant
             if is_exact(VectorOperation.ADD, first, second, Quant(np.float32(scale), zero, "int8")):
                 break
             result = replace(result, low=result.low * _NEXT, high=result.high * _NEXT)
-        return self.add(name, a, b, result)
+        return result
 
     def multiply(self, name: str, a: Act, b: Act, result: Range) -> Act:
         """Product, of a tensor and a value per channel, too."""

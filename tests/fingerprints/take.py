@@ -107,7 +107,7 @@ def run_program(name: str) -> tuple[list[int], RunResult, Bytes]:
     program = case.program
     model = Model(program.config)
     model.write_sram(case.sram())
-    run = model.run(program.memory.copy(), program.program, program.pages, program.base)
+    run = model.run(program.memory.copy(), *program.arguments)
     return list(program.words), run, model.read_sram()
 
 

@@ -44,7 +44,7 @@ def test_random_programs_on_the_rtl(config: str, build_cache: Path) -> None:
             program = case.program
             pair.timing = program.config.memory
             pair.rtl.write_sram(case.sram())
-            run = pair.rtl.run(program.memory.copy(), program.program, program.pages, program.base)
+            run = pair.rtl.run(program.memory.copy(), *program.arguments)
             assert of_run(list(program.words), run, pair.rtl.read_sram()) == KNOWN[name], name
 
 

@@ -22,29 +22,15 @@ from dovetail.isa.generate.cheader import cheader
 from dovetail.isa.generate.manual import manual
 from dovetail.isa.program import Program
 from dovetail.sw.zoo.catalogue import NETWORKS
+from tests.flows.conftest import Command
 from tests.sw.runtime.stateful_networks import streaming
 
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
 NETWORK = "zoo:autoencoder"
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command; gives its exit code, stdout and stderr."""
-
-    def run(*argv: str | Path) -> tuple[int, str, str]:
-        try:
-            code = main([str(a) for a in argv])
-        except SystemExit as exit:
-            code = int(str(exit.code))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help(run: Any, command: str) -> None:
+def test_help(run: Command, command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
     assert "--json" in out
@@ -61,7 +47,7 @@ def test_help_waits_for_no_library_of_networks() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_version(run: Any) -> None:
+def test_version(run: Command) -> None:
     assert run("--version")[:2] == (0, f"dovetail {dovetail.__version__}\n")
 
 
@@ -101,7 +87,7 @@ def test_version(run: Any) -> None:
         (["explain", NETWORK, "--against", ""], "--against must be a preset, a TOML file or changes such as pe=128"),
     ],
 )
-def test_user_errors_are_one_line(run: Any, argv: list[str], message: str) -> None:
+def test_user_errors_are_one_line(run: Command, argv: list[str], message: str) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (2, "")
     assert err.startswith(f"dovetail: error: {message}")
@@ -112,7 +98,7 @@ def test_user_errors_are_one_line(run: Any, argv: list[str], message: str) -> No
 
 
 @pytest.mark.parametrize("again", [["--bus", "64"], ["--mem-latency", "3", "--read-latency", "4"]])
-def test_an_option_given_twice_is_an_error(run: Any, again: list[str]) -> None:
+def test_an_option_given_twice_is_an_error(run: Command, again: list[str]) -> None:
     code, out, err = run("run", NETWORK, "--bus", "32", *again)
     assert (code, out) == (
         2,
@@ -121,7 +107,7 @@ def test_an_option_given_twice_is_an_error(run: Any, again: list[str]) -> None:
     assert "must be given once" in err
 
 
-def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
+def test_compile_and_run_the_program(run: Command, tmp_path: Path) -> None:
     path = tmp_path / "net.dvt"
     code, out, _ = run("compile", NETWORK, *SMALL, "--output", path, "--json")
     compiled = json.loads(out)
@@ -145,7 +131,7 @@ def test_compile_and_run_the_program(run: Any, tmp_path: Path) -> None:
     assert f"{path}: file must be complete, not cut off after 1000 of" in err
 
 
-def test_memory_of_a_network(run: Any) -> None:
+def test_memory_of_a_network(run: Command) -> None:
     network = "zoo:inception_block"
     data = json.loads(run("compile", network, *SMALL, "--json")[1])
     memory, sram, tensors = data["memory_bytes"], data["sram_bytes"], data["tensors"]
@@ -165,14 +151,14 @@ def test_memory_of_a_network(run: Any) -> None:
     assert f"memory       {memory['total']:,} bytes: constants {memory['constants']:,}, tensors" in out
 
 
-def test_run_for_a_person(run: Any) -> None:
+def test_run_for_a_person(run: Command) -> None:
     code, out, _ = run("run", NETWORK, "--layers")
     assert code == 0
     for word in ("dense9", "cycles ", "MACs ", "utilisation ", "roofline ", "engine model"):
         assert word in out
 
 
-def test_batches(run: Any, tmp_path: Path) -> None:
+def test_batches(run: Command, tmp_path: Path) -> None:
     samples = np.random.default_rng(5).integers(-128, 128, (3, 640), np.int8)
     np.save(tmp_path / "x.npy", samples)
     np.savez(tmp_path / "x.npz", x=samples, y=np.zeros(3))
@@ -197,7 +183,7 @@ def test_batches(run: Any, tmp_path: Path) -> None:
         (np.zeros((0, 640), np.int8), "input 'input' must have shape (1, 640), or (N, 640) for a batch, not (0, 640)"),
     ],
 )
-def test_bad_inputs(run: Any, tmp_path: Path, value: Any, message: str) -> None:
+def test_bad_inputs(run: Command, tmp_path: Path, value: Any, message: str) -> None:
     np.save(tmp_path / "x.npy", value)
     target = tmp_path / "y.npz"
     code, _, err = run("run", NETWORK, "--input", tmp_path / "x.npy", "--output", target)
@@ -206,7 +192,7 @@ def test_bad_inputs(run: Any, tmp_path: Path, value: Any, message: str) -> None:
     assert not target.exists()
 
 
-def test_bad_input_files(run: Any, tmp_path: Path) -> None:
+def test_bad_input_files(run: Command, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_text("hello")
     code, _, err = run("run", NETWORK, "--input", tmp_path / "x.npy")
     assert code == 2
@@ -216,19 +202,19 @@ def test_bad_input_files(run: Any, tmp_path: Path) -> None:
     assert err.endswith("x.npz: must hold the input(s) input, not a, b\n")
 
 
-def test_output_must_be_no_folder(run: Any, tmp_path: Path) -> None:
+def test_output_must_be_no_folder(run: Command, tmp_path: Path) -> None:
     for place in (tmp_path, "."):
         code, _, err = run("compile", "zoo:resnet8", "--output", place)
         assert code == 2 and "must be a file to write, not a folder" in err
 
 
-def test_output_must_be_an_archive(run: Any, tmp_path: Path) -> None:
+def test_output_must_be_an_archive(run: Command, tmp_path: Path) -> None:
     code, _, err = run("run", NETWORK, "--output", tmp_path / "y.txt")
     assert code == 2
     assert "output must be a .npz file (or .npy for a network with one output)" in err
 
 
-def test_sweep(run: Any, tmp_path: Path) -> None:
+def test_sweep(run: Command, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     lists = ["--pe", "16,64", "--dataflow", "input,output", "--bus", "32,64"]
     code, out, _ = run("sweep", NETWORK, *lists, "--jobs", "1", "--output", folder, "--json")
@@ -247,7 +233,7 @@ def test_sweep(run: Any, tmp_path: Path) -> None:
     assert int(rows[0]["cycles"]) == sum(int(value) for name, value in rows[0].items() if name.startswith("cycles_"))
 
 
-def test_a_sweep_goes_on_past_a_bad_point(run: Any, tmp_path: Path) -> None:
+def test_a_sweep_goes_on_past_a_bad_point(run: Command, tmp_path: Path) -> None:
     code, out, err = run("sweep", NETWORK, "--pe", "16,7", "--jobs", "1", "--output", tmp_path)
     assert code == 0
     assert "PEs 7: pe must be 8..1024, not 7" in out
@@ -255,7 +241,7 @@ def test_a_sweep_goes_on_past_a_bad_point(run: Any, tmp_path: Path) -> None:
     assert run("sweep", NETWORK, "--pe", "6,7", "--jobs", "1")[0] == 1
 
 
-def test_isa(run: Any, tmp_path: Path) -> None:
+def test_isa(run: Command, tmp_path: Path) -> None:
     assert run("isa", "--manual")[1] == manual()
     assert run("isa", "--c-header", "--output", tmp_path / "dovetail_isa.h")[0] == 0
     assert (tmp_path / "dovetail_isa.h").read_text() == cheader()
@@ -264,7 +250,7 @@ def test_isa(run: Any, tmp_path: Path) -> None:
     assert "DEPTH_CONV" in run("isa")[1]
 
 
-def test_assemble_and_disassemble(run: Any, tmp_path: Path) -> None:
+def test_assemble_and_disassemble(run: Command, tmp_path: Path) -> None:
     source, words = tmp_path / "p.s", tmp_path / "p.bin"
     source.write_text("sync array on load pending 1\nconv\nend\n")
     assert run("isa", "--assemble", source)[1] == "0x0000000100000102\n0x0000000000000020\n0x0000000000000003\n"
@@ -284,7 +270,7 @@ def test_assemble_and_disassemble(run: Any, tmp_path: Path) -> None:
     assert run("isa", "--disassemble", space)[2] == f"dovetail: error: {space}: {rule}\n"
 
 
-def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path) -> None:
+def test_a_programs_disassembly_assembles_to_its_stream(run: Command, tmp_path: Path) -> None:
     path, source, words = tmp_path / "net.dvt", tmp_path / "net.s", tmp_path / "net.bin"
     run("compile", NETWORK, "--output", path)
     run("isa", "--disassemble", path, "--output", source)
@@ -294,7 +280,7 @@ def test_a_programs_disassembly_assembles_to_its_stream(run: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("difference", ["", "cycles: model 10, RTL 11"])
-def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
+def test_verify_reports_what_lockstep_found(run: Command, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     same = not difference
     comparison = Comparison(same, 10, 10 + (not same), True, True, True, difference)
     monkeypatch.setattr("dovetail.flows.commands.verify.verify", lambda *a, **k: [Verdict((comparison, comparison))])
@@ -308,7 +294,7 @@ def test_verify_reports_what_lockstep_found(run: Any, monkeypatch: pytest.Monkey
     assert difference in out
 
 
-def test_verify_layers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_layers(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
     def verified(compiled: Any, sample: Any, layers: range, **_: Any) -> list[WindowVerdict]:
@@ -330,14 +316,14 @@ def test_verify_layers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == 2 and "layers must be in 0.." in error
 
 
-def test_doctor(run: Any) -> None:
+def test_doctor(run: Command) -> None:
     code, out, _ = run("doctor", "--json")
     data = json.loads(out)
     assert data["ok"] == (code == 0)
     assert {check["name"] for check in data["checks"]} >= {"Python", "numpy", "g++", "cache folder"}
 
 
-def test_interrupt(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(args: Any) -> None:
         raise KeyboardInterrupt
 
@@ -345,7 +331,7 @@ def test_interrupt(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("doctor") == (130, "", "dovetail: interrupted\n")
 
 
-def test_samples_of_a_network_with_variables_are_steps_in_time(run: Any, tmp_path: Path) -> None:
+def test_samples_of_a_network_with_variables_are_steps_in_time(run: Command, tmp_path: Path) -> None:
     path, target = tmp_path / "net.tflite", tmp_path / "y.npy"
     path.write_bytes(streaming())
     steps = np.repeat(np.random.default_rng(0).integers(-128, 128, (1, 1, 6, 4)).astype(np.int8), 3, axis=0)

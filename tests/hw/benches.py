@@ -7,6 +7,7 @@ from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
 from dovetail.hw.common.axi import INCR
+from dovetail.hw.common.elaboration import checked
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
@@ -151,7 +152,8 @@ async def host_read(ctx: Any, port: Any, name: str | int) -> tuple[int, int]:
 
 def simulate(design: Any, *benches: Any, background: tuple[Any, ...] = ()) -> None:
     """Run ``benches`` to their end against ``design``, at one clock per nanosecond."""
-    simulator = Simulator(Fragment.get(design, None))
+    with checked():
+        simulator = Simulator(Fragment.get(design, None))
     simulator.add_clock(1e-9, if_exists=True)
     for bench in background:
         simulator.add_testbench(bench, background=True)

@@ -15,7 +15,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Stage
 
 HEAD = """
-from dovetail.isa.instructions.table import SCALING, Instruction, Op, Stage, Unit
+from dovetail.isa.instructions.table import SCALING, Instruction, Op, Pass, Stage, Unit
 from dovetail.isa.numerics.semantics import copied
 from dovetail.isa.numerics.vector import VectorOperation
 
@@ -74,6 +74,18 @@ STAGE = "must have its semantics (compute), and a stage of its own with a latenc
         ),
         ("ROWS = [row(int32_input=True)]", "TWICE must need elementwise, as it is of int32"),
         ("ROWS = [row(looks_up=True)]", "TWICE must need activation, as it looks up"),
+        (
+            "ROWS = [row(looks_up=True, feature='activation', table_bytes=512)]",
+            "TWICE must have a table of 256 bytes, or of a multiple of it if it has passes",
+        ),
+        (
+            "ROWS = [row(passes=(Pass(),) * 5)]",
+            "TWICE must have at most 4 passes, each with a wait of 0 to 255 cycles",
+        ),
+        (
+            "ROWS = [row(passes=(Pass(wait=(0, 256)),))]",
+            "TWICE must have at most 4 passes, each with a wait of 0 to 255 cycles",
+        ),
         ("ROWS = [row(doc='')]", "TWICE must have a sentence that says what it does"),
         ("ROWS = []", "dovetail.instructions must be a list of instructions, not []"),
         ("ROWS = ['twice']", "dovetail.instructions must be a list of instructions, not 'twice'"),

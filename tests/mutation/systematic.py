@@ -1,6 +1,6 @@
 """Mutants of the accelerator's Amaranth code: which ones does nobody notice?
 
-    python -m tests.mutation.systematic --results out/mutants.jsonl [--minutes N] [--programs N] [--seed S]
+    python -m tests.mutation.systematic --results out/mutants.jsonl [--minutes N] [--programs N] [--files ...]
     python -m tests.mutation.systematic --results out/mutants.jsonl --units [--minutes N]
     python -m tests.mutation.systematic --results out/mutants.jsonl --report docs/mutants.md
 
@@ -204,7 +204,7 @@ class Bench:
             sram = self.model.read_sram()
             self.model = Model(timing)
             self.model.write_sram(sram)
-            result = self.model.run(program.memory.copy(), program.program, program.pages, program.base)
+            result = self.model.run(program.memory.copy(), *program.arguments)
             self.prepared.append((program, result, self.model.read_sram()))
         return self.prepared[n]
 
@@ -219,7 +219,7 @@ class Bench:
         rtl_engine.timing = program.config.memory
         try:
             rtl_engine.limit = 2 * result.cycles + 1000
-            got = rtl_engine.run(program.memory.copy(), program.program, program.pages, program.base)
+            got = rtl_engine.run(program.memory.copy(), *program.arguments)
             if not compare(result, got).equal:
                 return True
             rtl_engine.limit = 100_000
@@ -285,7 +285,8 @@ def run(mutator: Mutator, args: argparse.Namespace) -> None:
     """All mutants that have no outcome, in a random order, until time is up."""
     built = build(mutator, args.cache or args.results.parent / "cache")
     numbers = mutator.numbers
-    args.results.with_suffix(".mutants").write_text("\n".join(json.dumps(m) for m in sorted(numbers)) + "\n")
+    if not args.files:  # a report is of all files
+        args.results.with_suffix(".mutants").write_text("\n".join(json.dumps(m) for m in sorted(numbers)) + "\n")
     order = sorted(m for m in numbers if m[0] not in LEFT_OUT)
     hashes = {file: file_hash(file) for file in {m[0] for m in order}}  # files may change in the meantime
     random.Random(args.seed).shuffle(order)
@@ -481,8 +482,14 @@ def main() -> int:
     parser.add_argument(
         "--units", action="store_true", help="plant survivors for the unit tests of their files instead"
     )
+    parser.add_argument(
+        "--files", nargs="+", metavar="FILE", help="only mutants of these, such as sequencer/queue.py: a quicker build"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table there instead")
     args = parser.parse_args()
+    for file in args.files or ():
+        if not (ROOT / "hw" / file).is_file():
+            parser.error(f"--files must be files below hw, not {file}")
     known = args.results.with_suffix(".mutants")
     if args.report:
         rows = (json.loads(line) for line in known.read_text().splitlines())
@@ -493,7 +500,7 @@ def main() -> int:
     if args.units:
         run_units(args)
         return 0
-    run(mutants.install(Mutator()), args)
+    run(mutants.install(Mutator(args.files)), args)
     return 0
 
 

@@ -17,9 +17,10 @@ from dovetail.cosim.benches.bench import config, options, rng, start, until
 from dovetail.cosim.benches.modelled_memory import ModelledMemory
 from dovetail.cosim.rtl.setting import LoadedProgram
 from dovetail.isa.config.given import MemoryTiming
-from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, HOST_REGISTERS, STATUS_DONE
+from dovetail.isa.host import CONTROL_IRQ, CONTROL_START, STATUS_DONE, host_registers
 from dovetail.isa.instructions.table import Cause
 from dovetail.sw.random.programs.legal import legal_program
+from dovetail.sw.runtime.engine import run_registers
 
 LIMIT = 500_000
 """Cycles that a program may take in a bench."""
@@ -49,12 +50,12 @@ class AcceleratorBench:
         self.memory[:] = case.memory.tobytes()  # of another size, perhaps
         if self._modelled is not None:
             self._modelled.restart()
-        values = {"PROGRAM": case.program, "PAGES": case.pages, "BASE": case.base}
-        for name, value in (*values.items(), ("CONTROL", CONTROL_START.mask | 1 << CONTROL_IRQ.low)):
+        values = run_registers(self._config, *case.arguments)
+        for name, value in (*values, ("CONTROL", CONTROL_START.mask | 1 << CONTROL_IRQ.low)):
             assert await self.host.write(name, value) == AxiResp.OKAY
         await until(self.dut, lambda: bool(self.dut.irq.value), limit=LIMIT, what="the interrupt")
         self.rules.finish()
-        registers = {name: (await self.host.read(name))[0] for name in HOST_REGISTERS}
+        registers = {name: (await self.host.read(name))[0] for name in host_registers(self._config.parameters)}
         assert await self.host.write("STATUS", 1 << STATUS_DONE.low) == AxiResp.OKAY
         await until(self.dut, lambda: not self.dut.irq.value, limit=10, what="the end of the interrupt")
         return Run(bytes(self.memory), registers)
@@ -65,7 +66,7 @@ def cases() -> list[tuple[str, LoadedProgram]]:
     found = [(Path(path).stem, LoadedProgram.load(Path(path))) for path in options().get("cases", ())]
     for n in range(options().get("programs", 0)):
         p = legal_program(rng(n), config(), count=options().get("operations", 6))
-        found.append((f"random program {n}", LoadedProgram(p.memory, p.program, p.pages, p.base)))
+        found.append((f"random program {n}", LoadedProgram(p.memory, *p.arguments)))
     found += [(name, fault_case(config(), Cause[name])) for name in options().get("faults", ())]
     return found
 

@@ -65,22 +65,21 @@ class CoreModel:
 
 @cocotb.test()
 async def entries(dut: Any) -> None:
-    """Entries are carried out in order; waits hold until the other unit's count is there."""
+    """Entries are carried out in order; after a wait nothing is taken until the other unit's count is there."""
     numbers, setting, unit = rng(), config(), Unit[options()["unit"]]
     board = Scoreboard[Event]("core")
     completed = dict.fromkeys(Unit, 0)
     ops = [op for op in operations(setting) if INSTRUCTIONS[op].unit == unit]
     driver = StreamDriver(dut, "entries", idle=pauses(numbers, options().get("idle", 0.3)))
-    waits = []
+    waits: list[tuple[Unit, int]] = []
 
     def taken(payload: int) -> None:
+        if waits:
+            on, target = waits[-1]
+            assert completed[on] >= target, f"went on after a wait for {target}, but {on.name} has {completed[on]}"
         entry = Entry.from_bits(payload)
         if EntryKind(entry.kind) == EntryKind.WAIT:
-            on = Unit(int(entry.waits).bit_length() - 1)
-            assert completed[on] >= int(entry.value), (
-                f"waited for {int(entry.value)}, but {on.name} has {completed[on]}"
-            )
-            waits.append(on)
+            waits.append((Unit(int(entry.waits).bit_length() - 1), int(entry.value)))
 
     monitor = StreamMonitor(dut, "entries", taken)
     core = CoreModel(dut, numbers, board)

@@ -4,7 +4,7 @@ Options: ``config`` (TOML), ``seed``, ``programs`` (how many) of ``operations`` 
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from dovetail.cosim.benches.streams import StreamMonitor, StreamSink
 from dovetail.hw.common.ports import Entry, EntryKind
 from dovetail.hw.sequencer.frontend import MANY
 from dovetail.isa.instructions.table import (
+    CFG_PARAM,
     CFG_REG,
     CFG_VALUE,
     INSTRUCTIONS,
@@ -36,7 +37,7 @@ Item = tuple[Any, int, int, int]
 WAITED = {1 << unit: int(unit) for unit in Unit}
 
 
-def entries(words: list[int], program: int) -> Iterator[tuple[Unit, Item]]:
+def entries(words: list[int], program: int, parameters: Sequence[int] = ()) -> Iterator[tuple[Unit, Item]]:
     """What goes into which queue, in order, up to END."""
     done = dict.fromkeys(Unit, 0)
     pages = -(-len(words) // PAGE_WORDS)
@@ -50,7 +51,9 @@ def entries(words: list[int], program: int) -> Iterator[tuple[Unit, Item]]:
             return
         if op == Op.CFG:
             register = CFG_REG.get(word)
-            yield Unit(register >> 6), (EntryKind.CFG, register & 0x3F, CFG_VALUE.get(word), pc)
+            param = CFG_PARAM.get(word)
+            value = CFG_VALUE.get(word) + (parameters[param - 1] if 0 < param <= len(parameters) else 0)
+            yield Unit(register >> 6), (EntryKind.CFG, register & 0x3F, value & 0xFFFF_FFFF, pc)
         elif op == Op.SYNC:
             target = (done[Unit(SYNC_ON.get(word))] - min(SYNC_PENDING.get(word), MANY)) & 0xFFFF_FFFF
             yield Unit(SYNC_UNIT.get(word)), (EntryKind.WAIT, SYNC_ON.get(word), target, pc)
@@ -125,8 +128,10 @@ async def entries_of_programs(dut: Any) -> None:
         memory[program.program : program.program + len(stream)] = stream
         pages.memory = memory.tobytes()
         beginning[0] = True
+        if setting.parameters:
+            dut.parameters.value = sum(value << 32 * k for k, value in enumerate(program.parameters))
         await cycles(dut, 2)
-        for unit, entry in entries(list(program.words), program.program):
+        for unit, entry in entries(list(program.words), program.program, program.parameters):
             boards[unit].expect(entry)
         dut.program.value, dut.pages.value, dut.start.value = program.program, program.pages, 1
         await cycles(dut, 1)

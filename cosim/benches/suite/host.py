@@ -16,20 +16,24 @@ from dovetail.isa.host import (
     ADDRESS_BITS,
     CONTROL_IRQ,
     CONTROL_START,
-    HOST_REGISTERS,
     ID,
     STALLS,
     STATUS_BUSY,
     STATUS_DONE,
     STATUS_FAULT,
     VERSION,
+    host_registers,
 )
 from dovetail.isa.instructions.table import PAGE_BYTES, Unit
 from dovetail.isa.timing.dma import BOUNDARY
 
 WORD = 0xFFFF_FFFF
-MASKS = {"PROGRAM": WORD - PAGE_BYTES + 1, "PAGES": (1 << 23) - 1, "BASE": WORD - BOUNDARY + 1}
-"""Bits that a write sets."""
+
+
+def masks(config: Config) -> dict[str, int]:
+    """Bits that a write sets."""
+    found = {"PROGRAM": WORD - PAGE_BYTES + 1, "PAGES": (1 << 23) - 1, "BASE": WORD - BOUNDARY + 1}
+    return found | {f"PARAM{n + 1}": WORD for n in range(config.parameters)}
 
 
 class HostModel:
@@ -37,7 +41,8 @@ class HostModel:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.set = dict.fromkeys(MASKS, 0)
+        self.masks = masks(config)
+        self.set = dict.fromkeys(self.masks, 0)
         self.irq_enable = self.done = self.busy = self.faulted = False
         self.cause = self.pc = self.cycles = 0
         self.stalls = dict.fromkeys(Unit, (0,) * len(STALLS))
@@ -71,7 +76,7 @@ class HostModel:
         """A write of the bits in ``mask``."""
         given = value & mask
         if name in self.set and not self.busy:
-            self.set[name] = (self.set[name] & ~mask | given) & MASKS[name]
+            self.set[name] = (self.set[name] & ~mask | given) & self.masks[name]
         if name == "CONTROL":
             if mask >> CONTROL_IRQ.low & 1:
                 self.irq_enable = bool(given >> CONTROL_IRQ.low & 1)
@@ -128,7 +133,8 @@ async def random_accesses(dut: Any) -> None:
     cocotb.start_soon(count())
     cocotb.start_soon(_count(dut, model))
     await start(dut)
-    for name in HOST_REGISTERS:
+    registers = host_registers(config().parameters)
+    for name in registers:
         assert await host.read(name) == (model.read(name), AxiResp.OKAY), f"{name} after reset"
     for n in range(options().get("accesses", 150)):
         if numbers.random() < 0.2:
@@ -144,7 +150,7 @@ async def random_accesses(dut: Any) -> None:
             await cycles(dut, 1)
         if numbers.random() < 0.1:
             await _ended(dut, model)
-        name = numbers.choice([r.name for r in HOST_REGISTERS.values() if r.access == "rw" or numbers.random() < 0.2])
+        name = numbers.choice([r.name for r in registers.values() if r.access == "rw" or numbers.random() < 0.2])
         if numbers.random() < 0.5:
             first = numbers.randrange(4)
             size = numbers.randint(1, 4 - first)
@@ -160,7 +166,11 @@ async def random_accesses(dut: Any) -> None:
         await cycles(dut, 2)
         assert bool(dut.irq.value) == model.irq, f"access {n}: irq"
         assert starts[0] == model.starts, f"access {n}: {starts[0]} start pulses, not {model.starts}"
-        assert tuple(int(p.value) for p in (dut.program, dut.pages, dut.base)) == tuple(model.set.values())
+        shown = [int(p.value) for p in (dut.program, dut.pages, dut.base)]
+        if config().parameters:
+            together = int(dut.parameters.value)
+            shown += [together >> 32 * k & WORD for k in range(config().parameters)]
+        assert shown == list(model.set.values())
     assert model.starts, "no start was written"
 
 
@@ -169,10 +179,10 @@ async def no_such_register(dut: Any) -> None:
     """Offsets without a register answer SLVERR, read as zero, and change nothing."""
     host = HostDriver(dut, "bus_")
     await start(dut)
-    known = {register.offset for register in HOST_REGISTERS.values()}
+    known = {register.offset for register in host_registers(config().parameters).values()}
     unknown = [offset for offset in range(0, 1 << ADDRESS_BITS, 4) if offset not in known]
     for offset in rng().sample(unknown, 12):
         assert await host.write(offset, WORD) == AxiResp.SLVERR
         assert await host.read(offset) == (0, AxiResp.SLVERR)
-    for name in MASKS:
+    for name in masks(config()):
         assert await host.read(name) == (0, AxiResp.OKAY)

@@ -1,6 +1,6 @@
 """Proofs of a unit's control: verification, completion counts, waits."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value, signed
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In
@@ -8,10 +8,10 @@ from amaranth.lib.wiring import In
 from dovetail.cosim.formal.proofs.queue import first, oldest
 from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import Entry, EntryKind
-from dovetail.hw.sequencer.control import UnitControl
+from dovetail.hw.sequencer.control import OUTSTANDING_BITS, UnitControl
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.instructions.table import QUEUE_DEPTH, Cause, Unit
 from dovetail.isa.timing.sequencer import CHECK
 
 
@@ -31,7 +31,7 @@ class ControlHarness(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(Entry)),
-                "completed": In(32).array(len(Unit)),
+                "completes": In(len(Unit)),
                 "clear": In(1),
                 "halt": In(1),
                 "cause": In(4),
@@ -52,12 +52,14 @@ class ControlHarness(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), queue.i)
         wiring.connect(m, queue.o, control.entries)
         core, entry = control.core, control.entries.payload
+        completed = [Signal(32, name=f"completed_{unit.name.lower()}") for unit in Unit]
         popped, pushed = Signal(), Signal()
         operation = entry.kind == EntryKind.OP
         start = popped & (operation | (entry.kind == EntryKind.FETCH))
         m.d.comb += [
-            *(control.completed[unit].eq(self.completed[unit]) for unit in Unit),
+            *(control.completed[unit].eq(completed[unit]) for unit in Unit),
             queue.clear.eq(self.clear),
+            queue.kept.eq(control.kept),
             control.clear.eq(self.clear),
             control.halt.eq(self.halt),
             control.claim.conflict.eq(self.conflict),
@@ -120,32 +122,65 @@ class ControlHarness(wiring.Component):
             Cover(fails, "a check fails"),
         ]
 
-        # Waits.
-        reached = Signal()
-        waited = before(m, control.activity.token)
-        for unit in Unit:
-            with m.If(entry.waits[unit]):
-                m.d.comb += reached.eq(self.completed[unit].as_signed() >= entry.value.as_signed())
-            m.d.comb += Assume(self.completed[unit] < 1 << 30, "a program has at most 2^30 words (proof frontend)")
+        # Waits. The last one taken from the queue is over when its unit's count has reached its target. A count rises
+        # by one a cycle at most, and falls only when a run begins: see the counts below.
+        for unit, count in zip(Unit, completed, strict=True):
+            m.d.sync += count.eq(Mux(self.clear, 0, count + self.completes[unit]))
+        last, wait, to_come = Signal(Entry), Signal(Entry), Signal(signed(32))
+        waiting, takes = Signal(), Signal()
+        waits = takes | waiting
+        m.d.comb += [wait.eq(Mux(waiting, last, entry)), takes.eq(popped & (entry.kind == EntryKind.WAIT))]
+        for unit, count in zip(Unit, completed, strict=True):
+            with m.If(wait.waits[unit]):
+                m.d.comb += to_come.eq(wait.value - count)
+            m.d.comb += Assume(count < 1 << 30, "a program has at most 2^30 words (proof frontend)")
+        with m.If(~waiting):
+            m.d.sync += last.eq(entry)
+        m.d.sync += waiting.eq(waits & (to_come > 0) & ~self.clear)
+
+        def is_one(units: Value) -> Value:
+            return (units != 0) & ((units & (units - 1)[: len(units)]) == 0)
+
         pushes = self.i.payload
-        one = (pushes.waits != 0) & ((pushes.waits & (pushes.waits - 1)[: len(pushes.waits)]) == 0)
         m.d.comb += [
-            Assume(Mux(pushes.kind == EntryKind.WAIT, one, pushes.waits == 0), "a wait is for one unit"),
+            Assume(
+                Mux(pushes.kind == EntryKind.WAIT, is_one(pushes.waits), pushes.waits == 0), "a wait is for one unit"
+            ),
             Assume(
                 (pushes.kind != EntryKind.WAIT) | (pushes.value.as_signed() >= -(1 << 30)),
                 "and for no more operations than were dispatched, or a target slightly below 0 (proof frontend)",
             ),
+            Assume(
+                ~takes | (to_come <= QUEUE_DEPTH + 1),
+                "of those, no more are to come than a queue and its unit hold",
+            ),
+            Assume(
+                ~(takes & entry.waits[Unit.LOAD]) | (to_come <= 0),
+                "what a unit waits for of its own was dispatched before, so it is done when the wait pops",
+            ),
+            Assert(
+                control.kept == (waits & (to_come > 0)),
+                "a wait is over, and its place free, in exactly the first cycle in which done >= target",
+            ),
+            Assert(control.waiting == waiting, "what follows knows it a cycle later"),
+            Assert(
+                popped == (control.entries.valid & control.idle & ~self.halt & ~waiting),
+                "an entry is popped in the first cycle in which its unit is idle and the wait before it was over",
+            ),
+            Assert(
+                control.activity.token == ((takes | waiting & ~self.halt) & (to_come > 0)),
+                "a wait that is not over is counted as token stall",
+            ),
+            Cover(waiting & (to_come <= 0), "a wait is over after it has waited"),
+            Assert(~waiting | control.idle, "invariant: nothing is inside a unit that waits"),
+            Assert(~waiting | is_one(last.waits) & ~last.waits[Unit.LOAD], "invariant: a wait for another unit"),
+            Assert(~waiting | (to_come >= 0) & (to_come <= QUEUE_DEPTH + 1), "invariant: operations to come"),
+            Assert(
+                ~waiting
+                | (control_inner["on"] == last.waits) & (control_inner["target"] == last.value[:OUTSTANDING_BITS]),
+                "invariant: the wait",
+            ),
         ]
-        with m.If(queue.o.valid & (entry.kind == EntryKind.WAIT) & control.idle & ~self.halt):
-            m.d.comb += [
-                Assume(
-                    ~entry.waits[Unit.LOAD] | reached,
-                    "what a unit waits for of its own was dispatched before, so it is done when the wait pops",
-                ),
-                Assert(popped == reached, "a wait is released in exactly the first cycle in which done >= target"),
-                Assert(control.activity.token == ~reached, "a wait that is not released is counted as token stall"),
-                Cover(waited & popped, "a wait is released after it has waited"),
-            ]
 
         # Counts. An operation is in the queue, in the unit, done, or lost with a fault.
         dispatched, lost = Signal(32), Signal(32)
@@ -182,16 +217,15 @@ class ControlHarness(wiring.Component):
             Assert(~(age.any() & working), "invariant: one operation at a time"),
             Assert(control_inner["check"] == Cat(age == n + 1 for n in range(CHECK)), "invariant: way to verification"),
             Assert(control.idle | (control_inner["fetching"] == fetching), "invariant: fetching"),
-            Assert(level <= self.depth, "invariant: level"),
-            *oldest(queue, inner, cells[0].data, level),
+            Assert(level + waiting <= self.depth, "invariant: level"),
+            *oldest(queue, inner, cells[0].data, level, waiting),
         ]
         for n, cell in enumerate(cells):
-            waits = (cell.data.waits != 0) & ((cell.data.waits & (cell.data.waits - 1)[: len(cell.data.waits)]) == 0)
             m.d.comb += Assert(
                 (n >= level)
                 | Mux(
                     cell.data.kind == EntryKind.WAIT,
-                    waits & (cell.data.value.as_signed() >= -(1 << 30)),
+                    is_one(cell.data.waits) & (cell.data.value.as_signed() >= -(1 << 30)),
                     cell.data.waits == 0,
                 ),
                 "invariant: waits inside",

@@ -1,6 +1,6 @@
 """Proof of the front end: counts of what it dispatches, targets of waits, order of fetches and words."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.hdl import Assert, Assume, Cover
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In
@@ -9,9 +9,9 @@ from amaranth.utils import exact_log2
 from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import EntryKind
 from dovetail.hw.dma.load import PageWrite
-from dovetail.hw.sequencer.frontend import MANY, PAGES_BITS, Decoded, Frontend
+from dovetail.hw.sequencer.frontend import MANY, PAGES_BITS, Decoded, Frontend, parameter_members
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Unit
+from dovetail.isa.instructions.table import CFG_PARAM, PAGE_BYTES, PAGE_WORDS, Unit
 
 
 class FrontendHarness(wiring.Component):
@@ -35,6 +35,7 @@ class FrontendHarness(wiring.Component):
                 "page": In(PageWrite(config)),
                 "fetched": In(1),
                 "ready": In(len(Unit)),
+                **parameter_members(config),
             }
         )
 
@@ -52,6 +53,9 @@ class FrontendHarness(wiring.Component):
             frontend.fetched.eq(self.fetched),
             *(queues[unit].ready.eq(self.ready[unit]) for unit in Unit),
         ]
+        parameters = [self.parameters[n] for n in range(self.config.parameters)]
+        if parameters:
+            m.d.comb += frontend.parameters.eq(self.parameters)
         entry = queues[Unit.LOAD].payload  # all queues see the same
         valid = Cat(queues[unit].valid for unit in Unit)
         pushed = Signal()
@@ -75,13 +79,13 @@ class FrontendHarness(wiring.Component):
             m.d.sync += [*(count.eq(0) for count in counts), words.eq(0), fetches.eq(0), ended.eq(0)]
 
         known, started = before(m, 1), before(m, self.start)
-        constant = Cat(self.program, self.pages)
+        constant = Cat(self.program, self.pages, *parameters)
         same = constant == before(m, constant)
         active = inner["active"]
         m.d.comb += [
             Assume(self.pages >> self.page_bits == 0, f"a program has fewer than 2^{self.page_bits} pages"),
             Assume(self.program[: exact_log2(PAGE_BYTES)] == 0, "PROGRAM is 1 KiB aligned (proof host)"),
-            Assume(~known | self.start | same, "PROGRAM and PAGES do not change during a run (proof host)"),
+            Assume(~known | self.start | same, "PROGRAM, PAGES and PARAM do not change during a run (proof host)"),
             Assume(~self.start | ~active | self.halt, "a start comes outside a run only (proof run)"),
             Assume(~started | self.ready.all() & ~self.halt, "a run begins with empty queues and without a fault"),
             Assume(~self.fetched | (ended != fetches), "a fetch ends once, after it was asked for (proof control)"),
@@ -98,6 +102,21 @@ class FrontendHarness(wiring.Component):
         ]
 
         b = data.View(Decoded, inner["b"])
+        # The parameter of the word in B, from the word itself.
+        number = Signal(CFG_PARAM.width)
+        with m.If(~inner["b_valid"] | pushed & ~fetch):
+            m.d.sync += number.eq(inner["w"][CFG_PARAM.low :][: CFG_PARAM.width])
+        added: Value = Const(0, 32)
+        for n, parameter in enumerate(parameters, 1):
+            added = Mux(number == n, parameter, added)
+        with m.If(valid.any() & (entry.kind == EntryKind.CFG)):
+            m.d.comb += Assert(entry.value == (b.value + added)[:32], "a register's value is the word's plus its PARAM")
+            if parameters:
+                m.d.comb += Cover(added.any() & b.value.any(), "a parameter is added")
+        if parameters:
+            named = Mux(b.kind == EntryKind.CFG, added, 0)
+            here = inner["b_valid"] & ~self.start  # with a start the host has other ones
+            m.d.comb += Assert(~here | (inner["offset"] == named), "invariant: the parameter in B")
         on = Signal(32)
         for unit in Unit:
             with m.If(entry.waits[unit]):

@@ -11,7 +11,7 @@ from dovetail.hw.host.registers import Host
 from dovetail.hw.sequencer.control import Fault
 from dovetail.hw.sequencer.statistics import Counter
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.host import ADDRESS_BITS, HOST_REGISTERS, OKAY
+from dovetail.isa.host import ADDRESS_BITS, OKAY, host_registers
 
 COUNTERS = 0x40
 """Offset of the units' counters, 64 bytes."""
@@ -97,7 +97,7 @@ class HostHarness(wiring.Component):
         ]
         exists = Signal()
         with m.Switch(bus.araddr[2:]):
-            for register in HOST_REGISTERS.values():
+            for register in host_registers(self.config.parameters).values():
                 with m.Case(register.offset >> 2):
                     m.d.comb += exists.eq(1)
         was_read, existed = before(m, read), before(m, exists)
@@ -105,11 +105,12 @@ class HostHarness(wiring.Component):
             m.d.comb += Assert((bus.rresp == OKAY) == existed, "OKAY exactly for registers that exist")
 
         busy = before(m, self.busy)
-        was = [(register, before(m, register)) for register in (host.program, host.pages, host.base)]
+        parameters = [host.parameters[n] for n in range(self.config.parameters)]
+        was = [(register, before(m, register)) for register in (host.program, host.pages, host.base, *parameters)]
         with m.If(known & busy):
             m.d.comb += [
                 Assert(~host.start, "no write during a run starts anything"),
-                *(Assert(now == old, "PROGRAM, PAGES and BASE do not change during a run") for now, old in was),
+                *(Assert(now == old, "PROGRAM, PAGES, BASE and PARAM do not change during a run") for now, old in was),
             ]
         m.d.comb += [
             Assert(~host.start | before(m, write), "only a write starts a run, by a pulse"),

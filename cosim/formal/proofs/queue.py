@@ -7,7 +7,7 @@ from amaranth.hdl import Assert, Cover
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.cosim.formal.properties import Opened
+from dovetail.cosim.formal.properties import Opened, before
 from dovetail.hw.common.ports import Entry
 from dovetail.hw.sequencer.queue import Queue
 
@@ -17,11 +17,12 @@ def first(opened: Opened) -> Value:
     return (opened["behind"] - 1)[: len(opened["behind"])]
 
 
-def oldest(queue: Queue, opened: Opened, cell: Any, level: Value) -> list[Any]:
-    """Invariants of a queue's registers; ``cell`` is the memory at :func:`first`."""
+def oldest(queue: Queue, opened: Opened, cell: Any, level: Value, kept: Value) -> list[Any]:
+    """Invariants of a queue's registers; ``cell`` is the memory at :func:`first`, ``kept`` what it was in the cycle
+    before."""
     return [
         Assert(queue.o.valid == (level != 0), "invariant: valid"),
-        Assert(queue.i.ready == (level != queue.depth), "invariant: full"),
+        Assert(queue.i.ready == (level + kept < queue.depth), "invariant: full"),
         Assert(opened["level"] == level, "invariant: level"),
         Assert(opened["tail"] == (first(opened) + level)[: len(opened["tail"])], "invariant: places"),
         Assert(opened["many"] == (level > 1), "invariant: more than one"),
@@ -43,7 +44,13 @@ class QueueHarness(wiring.Component):
     def __init__(self, *, depth: int) -> None:
         self.depth = depth
         super().__init__(
-            {"i": In(stream.Signature(Entry)), "o": Out(stream.Signature(Entry)), "clear": In(1), "mark": In(1)}
+            {
+                "i": In(stream.Signature(Entry)),
+                "o": Out(stream.Signature(Entry)),
+                "kept": In(1),
+                "clear": In(1),
+                "mark": In(1),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -54,7 +61,8 @@ class QueueHarness(wiring.Component):
         head = opened.module.submodules.entries.read_port(domain="comb")
         wiring.connect(m, wiring.flipped(self.i), queue.i)
         wiring.connect(m, queue.o, wiring.flipped(self.o))
-        m.d.comb += queue.clear.eq(self.clear)
+        m.d.comb += [queue.clear.eq(self.clear), queue.kept.eq(self.kept)]
+        kept = before(m, self.kept & ~self.clear)
 
         count = Signal(range(self.depth + 1))
         push, pop = Signal(), Signal()
@@ -62,9 +70,10 @@ class QueueHarness(wiring.Component):
         m.d.sync += count.eq(count + push - pop)
         m.d.comb += [
             Assert(count <= self.depth, "never more entries than the queue holds"),
-            Assert(self.i.ready == (count != self.depth), "ready exactly while a place is free"),
+            Assert(self.i.ready == (count + kept < self.depth), "ready exactly while a place is free"),
             Assert(self.o.valid == (count != 0), "valid exactly while an entry is inside"),
             Cover((count == self.depth) & self.i.valid & pop, "full, and an entry leaves"),
+            Cover((count == self.depth - 1) & kept & self.i.valid, "full with the entry that is kept"),
         ]
 
         inside = Signal()  # the marked entry is in the queue, behind `ahead` others
@@ -74,7 +83,7 @@ class QueueHarness(wiring.Component):
         m.d.comb += [
             cell.addr.eq(first(opened) + ahead),
             head.addr.eq(first(opened)),
-            *oldest(queue, opened, head.data, count),
+            *oldest(queue, opened, head.data, count, kept),
         ]
         with m.If(inside):
             m.d.comb += [

@@ -172,6 +172,7 @@ class PixelsHarness(wiring.Component):
                 Assert(kept_x < walk.width, "invariant: the kept pixel"),
                 Assert(inner["left"] == walk.width - x, "invariant: pixels of the row"),
                 Assert(inner["kept_left"] == walk.width - kept_x, "invariant: pixels of the kept one's row"),
+                Assert(inner["kept_wraps"] == (inner["kept_left"] == 1), "invariant: the kept one ends its row"),
                 Assert(inner["wraps"] == (inner["left"] == 1), "invariant: the last pixel of the row"),
                 Assert(inner["both_row"] == product(y + 1, walk.both_y_step), "invariant: the next row"),
                 Assert(inner["both_row_kept"] == product(kept_y + 1, walk.both_y_step), "invariant: the kept next row"),

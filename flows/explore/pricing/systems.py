@@ -27,11 +27,8 @@ def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0, host:
     events = _events(network)
     cycles, macs = network.times.cycles, sum(map(graph.macs, graph.nodes))
     read, written = (sum(of[f"dram_{way}_bytes"] for of in events.values()) for way in ("read", "write"))
-    lines = [line for line in network.times.timelines if line is not None]
     nodes = {node.name: node for node in graph.nodes}
-    # What has no timeline is the host's.
-    done = zip(network.plan.tasks, network.times.timelines, strict=True)
-    on_host = dict.fromkeys(name for task, line in done if line is None for name in task.nodes)
+    on_host = dict.fromkeys(name for done in network.done if done.line is None for name in done.task.nodes)
     alone = [of for of in network.alone.values() if of]
     return Cost(
         cycles=_longest(network),
@@ -48,7 +45,7 @@ def price_on_system(graph: Graph, deployment: Deployment, effort: int = 0, host:
             interval=round(network.interval),
             alone=min(alone) if alone else None,
             lost=network.lost,
-            worked=sum(line.cycles for line in lines),
+            worked=sum(done.cycles for done in network.done if done.line is not None),
             beats=_beats(deployment, events),
             activities=tuple(events.values()),
         ),
@@ -60,7 +57,7 @@ def _events(network: SystemNetwork) -> dict[str, Mapping[str, int]]:
     same."""
     known: dict[Hashable, Counter[str]] = {}
     found = {part.name: Counter(dict.fromkeys(EVENTS, 0)) for part in network.system.accelerators}
-    for task, line in zip(network.plan.tasks, network.times.timelines, strict=True):
+    for task, _, _, _, line in network.done:
         if line is None or task.accelerator is None:
             continue
         config = network.system[task.accelerator].config
@@ -73,10 +70,8 @@ def _events(network: SystemNetwork) -> dict[str, Mapping[str, int]]:
 
 def _longest(network: SystemNetwork) -> int:
     """Cycles of the inference that takes the most, from the host's turn to its first job to its last one's end."""
-    times = network.times
     spans: dict[int, tuple[int, int]] = {}
-    for task, line, begin, end in zip(network.plan.tasks, times.timelines, times.origins, times.ends, strict=True):
-        assert begin is not None and end is not None
+    for task, begin, end, _, line in network.done:
         turn = begin - (network.system.reaction + STARTED if line is not None else 0)
         first, last = spans.get(task.inference, (turn, end))
         spans[task.inference] = min(first, turn), max(last, end)
@@ -87,8 +82,8 @@ def _busy(network: SystemNetwork) -> dict[str, int]:
     """Cycles of a plan per inference by how many accelerators are busy in them."""
     total, count = len(network.system.accelerators), network.inferences
     steps: Counter[int] = Counter()
-    for line, begin, end in zip(network.times.timelines, network.times.origins, network.times.ends, strict=True):
-        if line is not None and begin is not None and end is not None:
+    for _, begin, end, _, line in network.done:
+        if line is not None:
             steps[begin] += 1
             steps[end] -= 1
     spent, now, before = dict.fromkeys(BUSY, 0), 0, 0

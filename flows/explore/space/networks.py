@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.isa import extensions
 from dovetail.sw import frontend
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.passes.integer.simplify import simplify
@@ -29,5 +30,11 @@ def read(workload: Workload) -> SpaceNetwork:
 
 
 def read_all(space: Space) -> list[SpaceNetwork]:
-    """The networks of a space's workloads, in their order. Raises NetworkError."""
+    """The networks of a space's workloads, in their order; what an extension of the space offers for a node is in them.
+
+    Raises NetworkError, and ConfigError for an extension that is not installed.
+    """
+    for names in space.axes.get("extensions", ()):
+        for name in names:
+            extensions.load(name)
     return list(map(read, space.workloads))

@@ -67,9 +67,8 @@ def _jobs(network: SystemNetwork, colours: Colours) -> list[Mark]:
     numbers, plan = network.system.numbers, network.plan
     stages = {key: n for n, key in enumerate(dict.fromkeys((task.inference, task.nodes) for task in plan.tasks))}
     places, shades, texts = [], [], []
-    for number, task in enumerate(plan.tasks):
-        origin, end = network.times.origins[number], network.times.ends[number]
-        if task.accelerator is None or origin is None or end is None:
+    for number, (task, origin, end, _, _) in enumerate(network.done):
+        if task.accelerator is None:
             continue
         row, stage = -1 - numbers[task.accelerator], stages[task.inference, task.nodes]
         places.append((origin, end, row - THICK, row + THICK))
@@ -83,8 +82,7 @@ def _shares(network: SystemNetwork, names: list[str], end: int) -> list[Mark]:
     """The part of all cycles in which each row is busy."""
     busy = [sum(span.end - span.start for span in host_spans(network.plan, network.times))]
     for name in names:
-        tasks = zip(network.plan.tasks, network.times.timelines, strict=True)
-        busy.append(sum(line.cycles for task, line in tasks if line is not None and task.accelerator == name))
+        busy.append(sum(done.cycles for done in network.done if done.task.accelerator == name))
     return [Note(f"{cycles / end:.1%} busy", 1, -row, 5, align="left", anchor="x") for row, cycles in enumerate(busy)]
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
-from dovetail.isa.instructions.table import PAGE_BYTES
+from dovetail.isa.instructions.table import PAGE_BYTES, TABLE_BYTES
 from dovetail.isa.timing.array import RADIX
-from dovetail.isa.timing.vector import TABLE_BYTES, table_lanes
+from dovetail.isa.timing.vector import table_lanes
 from dovetail.sw.errors import DovetailError
 
 MODEL = Path(__file__).parent / "tables" / "ecp5.json"
@@ -153,8 +153,13 @@ def _outside(config: Config, ranges: Mapping[str, Mapping[str, list[int]]]) -> I
             low, high = ranges[block][name]
             if not low <= value <= high:
                 yield f"{name} {value}: measured were {low}..{high}"
-    if config.depth_conv and config.pixel_lanes > 1:
-        yield "DEPTH_CONV with pixel lanes: has changed since it was measured"
+    if config.depth_conv and config.pixel_lanes > 2:
+        yield "DEPTH_CONV with more than two pixel lanes: has changed since it was measured"
+    for name in ("softmax", "norm"):
+        if getattr(config, name):
+            yield f"{name.upper()}: is not counted; --measure counts it, in the vector unit"
+    if config.parameters:
+        yield "PARAM: is not counted; --measure counts it, in control"
     for name in config.extensions:
         yield f"extension {name}: its stages are not counted; --measure counts them, in the vector unit"
 

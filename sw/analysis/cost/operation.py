@@ -28,7 +28,7 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, u
 from dovetail.isa.timing.array import matrix_reads
 from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 from dovetail.isa.timing.dma import BOUNDARY, Shape
-from dovetail.isa.timing.vector import table_lanes, table_reads, vector_reads
+from dovetail.isa.timing.vector import record_reads, table_lanes, table_reads, vector_passes, vector_reads
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
 
 Counts = dict[str, int]
@@ -214,18 +214,24 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if row.taps else (1, 1)
     taps = vector_reads(op, view)
     outputs = height * width * blocks
+    records = record_reads(op, blocks)
 
-    def whole(size: int) -> int:
+    def whole(size: int, item: int = item) -> int:
         """Where a value of a region can begin."""
         return size if item == 1 else max(size - (INT32_BYTES - 1), 0)
 
     column = offsets.grid((width, view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
-    made = _window_reads(offsets, view, kh, column, window)
+    made = _window_reads(offsets, view, kh, column, window) * vector_passes(config, op)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))
     if row.two_operands:
         place = offsets.grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))
         made += offsets.reads_inside(place, second)
+    if records:
+        words = offsets.grid((records, lanes * INT32_BYTES))
+        made += (
+            height * width * offsets.reads_inside(words, Lanes(lanes, INT32_BYTES, whole(view["B_BYTES"], INT32_BYTES)))
+        )
     table = table_reads(config, op)
     if table:
         made += offsets.reads_inside(offsets.grid((table, table_lanes(config))), second)
@@ -234,7 +240,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     size[-1] = view["BLOCKS", "last"]
     column = offsets.grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))
     return {
-        "vector_taps": (outputs * taps + table) * lanes,
+        "vector_taps": (outputs * taps * vector_passes(config, op) + table + height * width * records) * lanes,
         "vector_results": outputs * lanes,
         "sram_read_vector": made,
         "sram_write_vector": offsets.writes(

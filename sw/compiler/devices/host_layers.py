@@ -30,12 +30,12 @@ def host_reasons(system: System, graph: ir.Graph, options: Options) -> dict[str,
     for part in system.accelerators:
         if part.config.serial:
             raise CompileError(f"accelerators.{part.name}: must not be microcoded for a plan")
-    reasons = {}
+    reasons, configs = {}, dict.fromkeys(targets_of(system))
     for node in graph.nodes:
         if isinstance(node, ir.Host):
             reasons[node.name] = node.reason or f"{node.label} is not an accelerator operation"
             continue
-        broken = [broken_rule(config, options, graph, node) for config in targets_of(system)]
+        broken = [broken_rule(config, options, graph, node) for config in configs]
         if all(broken) and broken[0]:
             reasons[node.name] = broken[0][1]
     return reasons

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.isa.config.system import System
-from dovetail.isa.timing.jobs import STARTED, HostJob
-from dovetail.isa.timing.system import time_jobs
+from dovetail.isa.timing.jobs import STARTED
 from dovetail.sw.compiler.devices.host_layers import host_reasons, orders
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
 from dovetail.sw.compiler.devices.turns import Turn, Turns, Unable, without_detours
@@ -40,20 +39,22 @@ def interleaved_plan(system: System, graph: ir.Graph, options: Options, inferenc
     if not found:
         assert refused
         raise refused
-    return min(found, key=lambda plan: time_jobs(system, plan.jobs, memory_bytes=plan.memory_bytes).cycles)
+    return min(found, key=lambda plan: plan.times.cycles)
 
 
 def _plan(maker: Turns, steps: Sequence[Step], inferences: int) -> Plan:
     """With the steps of each inference in this order."""
     system = maker.system
+    start = system.reaction + STARTED
     able, cycles = dict[str, list[Turn]](), dict[str, list[int]]()
     for part in system.accelerators:
         order = maker.alone(steps, part.name)
         try:
-            cycles[part.name] = _cycles(system, maker.plan(order).tasks)
+            done = maker.plan(order).done
         except Unable:
             continue
         able[part.name] = order
+        cycles[part.name] = [each.cycles + (start if each.task.accelerator else 0) for each in done]
     if not able:
         raise CompileError("mode must be latency: no accelerator can compute all that the host does not")
     layout = maker.layout((turn for order in able.values() for turn in order), tuple(range(inferences)))
@@ -66,16 +67,6 @@ def _plan(maker: Turns, steps: Sequence[Step], inferences: int) -> Plan:
         tasks.append(maker.tasks(able[name], layout, inference, own))
         took.append(cycles[name])
     return layout.plan(system, without_detours(_in_turns(tasks, took)))
-
-
-def _cycles(system: System, tasks: Sequence[Task]) -> list[int]:
-    """Of each task of an inference alone, with its start."""
-    times = time_jobs(system, [task.job for task in tasks])
-    start = system.reaction + STARTED
-    return [
-        task.job.cycles if isinstance(task.job, HostJob) else start + (line.cycles if line is not None else 0)
-        for task, line in zip(tasks, times.timelines, strict=True)
-    ]
 
 
 def _work(order: Sequence[Turn], cycles: Sequence[int]) -> int:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import AnyJob, HostJob
-from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.devices.host_layers import host_reasons, orders
 from dovetail.sw.compiler.devices.pieces import Prices, targets_of
 from dovetail.sw.compiler.devices.plan import Plan
@@ -71,9 +70,7 @@ def alone_plan(system: System, name: str, graph: ir.Graph, options: Options, clo
 
 def _best(plans: Sequence[Plan]) -> Plan:
     """The fastest."""
-    if len(plans) == 1:
-        return plans[0]
-    return min(plans, key=lambda plan: time_jobs(plan.system, plan.jobs, memory_bytes=plan.memory_bytes).cycles)
+    return plans[0] if len(plans) == 1 else min(plans, key=lambda plan: plan.times.cycles)
 
 
 def _spread(system: System, graph: ir.Graph, order: Sequence[Turn], jobs: Sequence[AnyJob]) -> list[Turn]:

@@ -12,6 +12,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
+from dovetail.isa.numerics.norm import NormRecords
 from dovetail.isa.timing.interconnect import READ_ADDED, WRITE_ADDED
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code, emit
@@ -136,5 +137,7 @@ def _plain(value: object) -> Hashable:
         return tuple(value.shape)
     if isinstance(value, ir.Requant):
         return len(value.mult), value.rounding, value.zero_in
+    if isinstance(value, NormRecords):
+        return value.mult.size
     assert isinstance(value, Hashable)
     return value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.system import System
 from dovetail.isa.instructions.table import CFG_REG, CFG_VALUE, REGISTERS, Op, Unit
 from dovetail.isa.timing.jobs import AnyJob, HostJob
+from dovetail.isa.timing.system import JobTimes, time_jobs
+from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code
 from dovetail.sw.compiler.devices.shares import Share
@@ -36,6 +40,17 @@ class Task:
         return None if isinstance(self.job, HostJob) else self.job.accelerator
 
 
+class Done(NamedTuple):
+    """When a task of a plan is done: its first cycle and the one behind its last; in how many ``cycles`` of these an
+    accelerator or the host works on it; and the timeline of its program, None of what the host computes."""
+
+    task: Task
+    begin: int
+    end: int
+    cycles: int
+    line: Timeline | None
+
+
 @dataclass(frozen=True)
 class Plan:
     """Programs for a system.
@@ -56,6 +71,22 @@ class Plan:
     def jobs(self) -> list[AnyJob]:
         """What the host starts or computes."""
         return [task.job for task in self.tasks]
+
+    @cached_property
+    def times(self) -> JobTimes:
+        """When all of it happens."""
+        return time_jobs(self.system, self.jobs, memory_bytes=self.memory_bytes)
+
+    @cached_property
+    def done(self) -> list[Done]:
+        """When each task is done, in their order; all are, as no program of a plan faults."""
+        found = []
+        times = self.times
+        for task, begin, end, line in zip(self.tasks, times.origins, times.ends, times.timelines, strict=True):
+            assert begin is not None and end is not None
+            cycles = task.job.cycles if isinstance(task.job, HostJob) else end - begin
+            found.append(Done(task, begin, end, cycles, line))
+        return found
 
     def image(self) -> NDArray[np.uint8]:
         """System memory before anything runs."""

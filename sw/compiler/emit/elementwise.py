@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import Op, Unit, pack
+from dovetail.isa.instructions.table import TABLE_BYTES, Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
-from dovetail.isa.timing.vector import TABLE_BYTES
 from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store

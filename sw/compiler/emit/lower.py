@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.timing.vector import TABLE_BYTES
-from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling
+from dovetail.isa.instructions.table import TABLE_BYTES
+from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling, rows
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.beside import Order
 from dovetail.sw.compiler.emit.convolution import Follower
@@ -81,7 +81,7 @@ class Segment:
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
-        self.layers = partition.layers
+        self.layers, self.updates = partition.layers, partition.updates
         self.outside = stored
         self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
@@ -170,7 +170,9 @@ class Segment:
 
     def _fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
         """The nodes in order, element-wise ones, and those that pool over the whole plane, behind the convolution that
-        makes the last of their operands, if nothing else reads that."""
+        makes the last of their operands, if nothing else reads that. Where nodes go over rows also through a view, so
+        that these can begin earlier."""
+        through = any(isinstance(node, ir.Rows) for node in nodes)
         made = {self.roots[name]: number for number, node in enumerate(nodes) for name in node.outputs}
         readers = Counter(self.roots[name] for node in nodes for name in node.inputs)
         stages = {number: Stage(node) for number, node in enumerate(nodes)}
@@ -180,10 +182,11 @@ class Segment:
             if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
                 continue
             last = max(node.inputs, key=lambda name: made.get(self.roots[name], -1))
-            head = made.get(last, -1)
+            source = self.roots[last] if through and last not in self.parts else last
+            head = made.get(source, -1)
             if head not in stages or stages[head].tail or not isinstance(nodes[head], ir.Conv | ir.Depthwise):
                 continue
-            alone = nodes[head].outputs == (last,) and readers[last] == 1 and last not in stored
+            alone = nodes[head].outputs == (source,) and readers[source] == 1 and source not in stored
             stage = Stage(nodes[head], node, last)
             if alone and residency.Plan(self.config, [self._work(stage)], {}, (), enabled=False).suffices(0):
                 stages[head] = stage
@@ -196,6 +199,8 @@ class Segment:
         """What a node needs in system memory besides tensors."""
         if isinstance(node, ir.Table):
             return node.values.size, partial(_table, node)
+        if isinstance(node, ir.Rows):
+            return rows.table_bytes(self.config, node), partial(rows.constants_of, self.config, node)
         if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
             return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
         return None
@@ -300,6 +305,8 @@ class Segment:
         bound: set[str] = set()
         if isinstance(node, ir.MatMul):
             bound = {reads[1]}
+        elif isinstance(node, ir.Update):
+            bound = {writes}
         elif isinstance(node, ir.Move) and not self.config.vector:
             bound = {*reads, writes}
         elif layer and layer.spread and not stage.tail and not self.config.vector:
@@ -311,7 +318,9 @@ class Segment:
         copied = bool(layer and layer.spread and not stage.tail and self.config.vector)
         if not layer or stage.tail or copied:
             cycles = max(cycles, self._vector_cycles(last))
-        table = isinstance(last, ir.Table)
+        table, row = isinstance(last, ir.Table), 0
+        if isinstance(node, ir.Rows):
+            constants, row = rows.table_bytes(self.config, node), self.graph.tensors[node.outputs[0]].shape[-1]
         return residency.Work(
             reads,
             writes,
@@ -324,6 +333,7 @@ class Segment:
             table=table,
             copied=copied,
             whole=isinstance(stage.tail, pooling.Global),
+            row=row,
         )
 
     def _vector_cycles(self, node: ir.Node) -> int:
@@ -331,6 +341,8 @@ class Segment:
         if not self.config.vector:
             return 0
         tensor = self.graph.tensors[node.outputs[0]]
+        if isinstance(node, ir.Rows):
+            return rows.cycles_of(self.config, node, tensor.shape)
         channels = tensor.shape[-1]
         return tensor.size // channels * ceil_div(channels, self.config.vector_lanes) * self._steps(node)
 
@@ -346,13 +358,20 @@ class Segment:
         """Into how many bands of rows a node of the vector unit is cut, so that it runs beside its neighbours."""
         works = self.plan.works
         beside = any(works[n].array for n in (number - 1, number + 1) if 0 <= n < len(works))
-        return max(isqrt(works[number].cycles // OVERHEAD), 1) if beside and not self.config.serial else 1
+        if not beside or self.config.serial:
+            return 1
+        node, more = self.stages[number].head, OVERHEAD
+        if isinstance(node, ir.Rows):  # its constants are read for every tile
+            channels = self.graph.tensors[node.outputs[0]].shape[-1]
+            once, twice = (rows.cycles_of(self.config, node, (count, channels)) for count in (1, 2))
+            more += 2 * once - twice
+        return max(isqrt(works[number].cycles // more), 1)
 
     def _inputs(self, node: ir.Node) -> tuple[str, ...]:
-        """What a node reads: of a move, not what lies where it belongs."""
+        """What a node reads: of a move, not what lies where it belongs; of an update, the rows."""
         if isinstance(node, ir.Move):
             return tuple(name for name in node.inputs if name not in self.parts)
-        return node.inputs
+        return node.inputs[1:2] if isinstance(node, ir.Update) else node.inputs
 
     def _place(self, name: str, where: Mapping[str, int]) -> Place:
         root, part = self.roots[name], self.parts.get(name)
@@ -373,7 +392,8 @@ class Segment:
     ) -> Iterator[Task]:
         config, graph, space, node = self.config, self.graph, self.plan.space(number), stage.head
         constants = addresses.get(node.name, 0)
-        sources = [self._place(name, where) for name in node.inputs]
+        read = self._inputs(node) if isinstance(node, ir.Update) else node.inputs
+        sources = [self._place(name, where) for name in read]
         target = self._place(node.outputs[0], where)
         if isinstance(node, ir.Conv | ir.Depthwise):
             layer = self.layers[node.name]
@@ -400,6 +420,11 @@ class Segment:
             channels = graph.tensors[node.outputs[0]].shape[-1]
             shape = tensors[0].size // channels, channels
             return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
+        if isinstance(node, ir.Rows):
+            *_, height, channels = (1, *graph.tensors[node.outputs[0]].shape)
+            matrices = graph.tensors[node.outputs[0]].size // (height * channels)
+            own = rows.RowTasks(config, index, node, (matrices, height, channels), sources[0], target, constants)
+            return own.tasks(space, arena, self._bands(number))
         if isinstance(node, ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad):
             bands = self._bands(number)
             return pooling.pool_tasks(config, index, graph, node, sources[0], target, space, arena, bands)
@@ -410,7 +435,18 @@ class Segment:
                 if name not in self.parts
                 for task in movement.copy_tasks(config, index, copy, source, target, space, arena)
             )
+        if isinstance(node, ir.Update):
+            return self._update(node, index, sources[0], target, space, arena)
         raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
+
+    def _update(
+        self, node: ir.Update, index: int, rows: Place, state: Place, space: schedule.Space, arena: Arena
+    ) -> Iterator[Task]:
+        """The rows go to their place by a parameter."""
+        update = self.updates[node.name]
+        for task in movement.copy_tasks(self.config, index, node.copy(self.graph), rows, state, space, arena):
+            task.stores = [store._replace(param=update.number, reach=update.reach) for store in task.stores]
+            yield task
 
     def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Follower:
         if isinstance(stage.tail, pooling.Global):

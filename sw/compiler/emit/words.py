@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.instructions.table import CFG_PARAM, DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
@@ -56,13 +56,20 @@ class Form:
     addresses
         Those of them that each operation brings a value of its own for, in the same order. What is in ``registers``
         for them does not count.
+    param
+        Number of the parameter that is added to the first address; 0: none.
     """
 
-    __slots__ = ("_cycles", "moving", "op", "registers", "unit")
+    __slots__ = ("_cycles", "moving", "op", "param", "registers", "unit")
 
-    def __init__(self, unit: Unit, op: Op, registers: Mapping[str, int], addresses: Sequence[str] = ()) -> None:
-        self.unit, self.op = int(unit), int(op)
+    def __init__(
+        self, unit: Unit, op: Op, registers: Mapping[str, int], addresses: Sequence[str] = (), param: int = 0
+    ) -> None:
+        self.unit, self.op, self.param = int(unit), int(op), param
         words = _CFG[unit]
+        if param:
+            index, word = words[addresses[0]]
+            words = {**words, addresses[0]: (index, word | CFG_PARAM.put(param))}
         self.moving = [words[name] for name in addresses]
         """Index and word of each register of ``addresses``."""
         places = {name: place for place, name in enumerate(addresses)}
@@ -97,7 +104,8 @@ class Form:
 
 
 class Transfer(NamedTuple):
-    """A DMA between system memory and SRAM: ``planes`` x ``rows`` x ``length`` bytes."""
+    """A DMA between system memory and SRAM: ``planes`` x ``rows`` x ``length`` bytes. ``param``: number of the
+    parameter that is added to ``memory``, 0: none, and ``reach``: how many bytes that may be."""
 
     memory: int
     sram: int
@@ -108,12 +116,14 @@ class Transfer(NamedTuple):
     memory_plane: int = 0
     sram_row: int = 0
     sram_plane: int = 0
+    param: int = 0
+    reach: int = 0
 
     @property
     def memory_range(self) -> Range:
         """Bytes of system memory between the first and the last."""
         span = self.length + (self.rows - 1) * self.memory_row + (self.planes - 1) * self.memory_plane
-        return self.memory, span
+        return self.memory, span + self.reach
 
     @property
     def sram_range(self) -> Range:
@@ -139,7 +149,7 @@ class Transfer(NamedTuple):
             values |= {"MEM_ROW_STEP": self.memory_row, "SRAM_ROW_STEP": self.sram_row}
         if self.planes > 1:
             values |= {"MEM_PLANE_STEP": self.memory_plane, "SRAM_PLANE_STEP": self.sram_plane}
-        return Form(unit, DMA_OPS[unit], values, ("MEM_ADDR", "SRAM_ADDR"))
+        return Form(unit, DMA_OPS[unit], values, ("MEM_ADDR", "SRAM_ADDR"), self.param)
 
 
 class Compute(NamedTuple):
@@ -243,10 +253,8 @@ class Emitter:
         self._loads: list[_Load] = []
         self.turns: list[int] = []
         """Of each load, the other operations before it."""
-        self.waits: list[list[int]] = []
-        """Of each of the other operations the SYNC words before it."""
-        self.load_waits: list[list[int]] = []
-        """Of each load."""
+        self.waits: list[list[list[int]]] = [[] for _ in Unit]
+        """Of each unit's operations, in order, the SYNC words before each."""
         self.late: set[int] = set()
         """Layers that wait, or load weights later, where they do not in ``like``."""
         self.meets = False
@@ -352,10 +360,10 @@ class Emitter:
             else:
                 after, due = load.after, load.due
             while out < after or (out < due and self._goes_first(operations[out].form.unit)):
-                self._emit(operations[out], self.waits, self.like.waits if self.like else ())
+                self._emit(operations[out])
                 out += 1
             self.turns.append(out)
-            self._emit(load.operation, self.load_waits, self.like.load_waits if self.like else ())
+            self._emit(load.operation)
         self._out = out
         return True
 
@@ -364,7 +372,7 @@ class Emitter:
         if not self.advance(limit, alone=alone):
             return False
         for operation in self._operations[self._out :]:
-            self._emit(operation, self.waits, self.like.waits if self.like else ())
+            self._emit(operation)
         self.words.append(int(Op.END))
         self.words.extend([int(Op.END)] * (-len(self.words) % PAGE_WORDS))
         self.cycles, self.span = self._timed()
@@ -420,12 +428,15 @@ class Emitter:
         self._busy[unit] += cycles + 1
         return form, cycles, (transfer.memory, memory), (transfer.sram, sram)
 
-    def _emit(self, operation: _Operation, done: list[list[int]], like: Sequence[Sequence[int]]) -> None:
-        """The words of an operation. ``done``: the waits of those like it; ``like``: of these in ``self.like``."""
+    def _emit(self, operation: _Operation) -> None:
+        """The words of an operation."""
         layer, form, addresses, cycles, reads, writes, mem_reads, mem_writes = operation
-        waited = like[len(done)] if like else ()
         words, unit = self.words, form.unit
+        done = self.waits[unit]
+        waited = self.like.waits[unit][len(done)] if self.like else ()
         values, before = self._values[unit], len(words)
+        if form.param:
+            values[form.moving[0][0]] = -1  # a run decides what it is
         if form is self._latest[unit]:
             for (index, word), value in zip(form.moving, addresses, strict=True):
                 if values[index] != value:
@@ -438,6 +449,8 @@ class Emitter:
                 if values[index] != value:
                     values[index] = value
                     words.append(word | value << 32)
+        if form.param:
+            values[form.moving[0][0]] = -1
         waits = self._tracker.issue(
             unit, reads=reads, writes=writes, mem_reads=mem_reads, mem_writes=mem_writes, waited=waited
         )

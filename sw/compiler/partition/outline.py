@@ -12,6 +12,8 @@ from dovetail.sw.compiler.emit.convolution import layer_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
+from dovetail.sw.compiler.partition.in_place import InPlace, in_place
+from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
 from dovetail.sw.compiler.place import Given, Part
@@ -25,16 +27,19 @@ class Partition:
     Parameters
     ----------
     graph, config, options: what is compiled, and for what.
+    network: the graph before nodes took forms that suit the configuration.
     reasons: why the host computes a node, by its name.
     steps: in the order of execution.
     parts: the tensors that lie inside another one.
-    roots: the tensor whose bytes each tensor shares: itself, what its reshapes lead back to, or what it is a part of.
+    roots: the tensor whose bytes each tensor shares: itself, what its reshapes lead back to, what it is a part of, or
+        the state that it is the next value of.
     band_of: of nodes that compute some rows only, by name, the node of ``whole``'s graph that they are a band of.
     whole: the same without bands.
     given: what is settled about system memory.
     """
 
     graph: ir.Graph
+    network: ir.Graph
     config: Config
     options: Options
     reasons: dict[str, str]
@@ -50,16 +55,24 @@ class Partition:
         return [node for node in step.nodes if not isinstance(node, ir.FREE) and not self._is_placed(node)]
 
     @cached_property
+    def updates(self) -> dict[str, InPlace]:
+        """The updates of states in place, by the node's name."""
+        return in_place(self.graph, self.reasons)
+
+    @cached_property
     def layers(self) -> dict[str, ConvLayer]:
         """What the array computes, by the node's name."""
         nodes = [node for step in self.steps if step.is_program for node in self.executed(step)]
         array = [node for node in nodes if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul)]
-        return {
+        found = {
             node.name: layer_of(
                 self.config, self.graph, node, dense=self.parts.keys().isdisjoint(node.inputs + node.outputs)
             )
             for node in array
         }
+        if not any(isinstance(node, ir.Rows) for node in nodes):
+            return found
+        return {name: layer.as_rows for name, layer in found.items()}
 
     def _is_placed(self, node: ir.Node) -> bool:
         """Whether all that a node copies is there already, or read where it is."""
@@ -76,21 +89,29 @@ class Partition:
 
 
 def partition(graph: ir.Graph, config: Config, options: Options, given: Given | None = None) -> Partition:
-    """Divide a graph; ``given``: what is settled about system memory.
+    """Divide a graph, in which instructions do what they can of the host's nodes; ``given``: what is settled about
+    system memory.
 
     Raises
     ------
     CompileError: a node reads a tensor that nothing makes, or that follows from the node itself.
     """
-    reasons = host_reasons(config, options, graph)
+    found, reasons = with_integer_forms(graph, config, options)
+    return replace(_divided(found, reasons, config, options, given), network=graph)
+
+
+def _divided(
+    graph: ir.Graph, reasons: dict[str, str], config: Config, options: Options, given: Given | None
+) -> Partition:
+    """Divide a graph as it is."""
     steps = tuple(steps_of(graph, reasons))
     given = given or Given()
     parts = {**parts_of(config, graph, steps), **given.parts}
     roots = {name: parts[name].whole if name in parts else name for name in graph.tensors}
     for node in graph.nodes:
-        if isinstance(node, ir.Reshape):
+        if isinstance(node, ir.Reshape) or (isinstance(node, ir.Update) and node.name not in reasons):
             roots[node.outputs[0]] = roots[node.inputs[0]]
-    return Partition(graph, config, options, reasons, steps, parts, roots, given=given)
+    return Partition(graph, graph, config, options, reasons, steps, parts, roots, given=given)
 
 
 def in_bands(whole: Partition, cascades: Sequence[Cascade]) -> Partition | None:
@@ -98,7 +119,9 @@ def in_bands(whole: Partition, cascades: Sequence[Cascade]) -> Partition | None:
     if whole.given.parts:
         return None
     graph, band_of = cut(whole.graph, cascades)
-    found = replace(partition(graph, whole.config, whole.options, whole.given), band_of=band_of, whole=whole)
+    reasons = host_reasons(whole.config, whole.options, graph)
+    divided = _divided(graph, reasons, whole.config, whole.options, whole.given)
+    found = replace(divided, band_of=band_of, whole=whole)
     programs = [
         [step.device for step in one.steps if not all(isinstance(n, ir.FREE) for n in step.nodes)]
         for one in (found, whole)

@@ -102,14 +102,14 @@ def _pitch(tensor: ir.Tensor, copy: ir.Copy) -> int:
 
 def _can_store(node: ir.Node, dense: bool) -> bool:
     """Whether a node's code stores pixels apart; results without gaps all can, but for views."""
-    if isinstance(node, (*ir.FREE, ir.Move)):
+    if isinstance(node, (*ir.FREE, ir.Move, ir.Update)):
         return False
     return dense or not isinstance(node, ir.MatMul)
 
 
 def _can_read(config: Config, node: ir.Node, dense: bool) -> bool:
     """Whether a node's code reads pixels apart; those without gaps all can, but for views and copies."""
-    if isinstance(node, ir.Host | ir.Move | ir.Reshape):
+    if isinstance(node, ir.Host | ir.Move | ir.Update | ir.Reshape):
         return False
     if isinstance(node, ir.Conv) and node.groups == 1:
         return dense or not use_packing(config, node.weights.shape[3], node.kernel, node.dilation[1])

@@ -7,14 +7,20 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
-from dovetail.sw.compiler.emit import convolution, elementwise, pooling
+from dovetail.isa.numerics.norm import NORM_COLUMNS
+from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.softmax import TFLITE_COLUMNS
+from dovetail.sw.compiler.emit import convolution, elementwise, pooling, rows
 from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.in_place import updates_in_place
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
+MAX_LEVELS = 511
+"""Steps that SOFTMAX may take for 1."""
 ACCELERATOR, HOST = "accelerator", "host"
 """Devices."""
 
@@ -63,8 +69,8 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 
 
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Pooling, element-wise operations and activations need the part of the vector unit that performs them. Padding
-    needs a vector unit with at least one of these parts."""
+    """Pooling, element-wise operations, activations, softmax and norms need the part of the vector unit that performs
+    them. Padding needs a vector unit with at least one of these parts."""
     op = None
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
@@ -73,9 +79,13 @@ def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node)
             op = Op.MOV
         case ir.Elementwise() | ir.Rescale() | ir.Table():
             op = elementwise.operation_of(node).op
+        case ir.Softmax() | ir.Norm():
+            op = rows.op_of(node)
     if op is None or has(config, op):
         return None
     row = INSTRUCTIONS[op]
+    if row.feature == "softmax":
+        return "the configuration has softmax = 0"
     if row.extension not in (None, *config.extensions):
         return f"the configuration has no {op.name} (extension {row.extension})"
     return "the configuration has no vector unit" if op == Op.MOV else f"the configuration has {row.feature} = false"
@@ -89,8 +99,10 @@ def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node
         small += node.dilation if isinstance(node, ir.Conv | ir.Depthwise) else ()
         if max(small) > 255:
             return f"kernel, stride, dilation and padding must be at most 255, not {max(small)}"
-    if isinstance(node, ir.Rescale | ir.Table | ir.Move):
+    if isinstance(node, ir.Rescale | ir.Table | ir.Move | ir.Rows):
         return None  # cut along the flat tensor
+    if isinstance(node, ir.Update):
+        return None  # copied piece by piece
     tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
     if isinstance(node, ir.Elementwise) and len({tensor.shape for tensor in tensors}) == 1:
         return None
@@ -114,6 +126,25 @@ def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Nod
         _, height, width, _ = graph.tensors[node.inputs[0]].nhwc
         if max(height, width) > 255:
             return f"a mean must be over at most 255 x 255 pixels, not {height} x {width}"
+    return None
+
+
+def rows_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
+    """Rows of a softmax or a norm have at most 4096 elements, 4095 of TFLite's softmax. Behind a softmax, at most 511
+    steps are 1."""
+    if not isinstance(node, ir.Rows):
+        return None
+    most = TFLITE_COLUMNS if isinstance(node, ir.Softmax) and node.form == Rounding.TFLITE else NORM_COLUMNS
+    count = graph.tensors[node.inputs[0]].shape[-1]
+    if count > most:
+        return f"rows must have at most {most} elements, not {count}"
+    if isinstance(node, ir.Softmax) and node.levels > MAX_LEVELS:
+        return f"at most {MAX_LEVELS} steps may be 1, not {node.levels}"
+    if isinstance(node, ir.Softmax) and node.valid is not None:
+        first, step = node.valid
+        last = first + step * (graph.tensors[node.inputs[0]].shape[-2] - 1)
+        if not 0 <= min(first, step) <= max(first, last) <= rows.MAX_COUNT:
+            return f"at most {rows.MAX_COUNT} elements of a row may count, not {max(first, last)}"
     return None
 
 
@@ -147,6 +178,9 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
                 tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
                 next(pooling.pool_tasks(config, 0, graph, node, place, place, space, arena))
+            case ir.Softmax() | ir.Norm():
+                shape = 1, 2, graph.tensors[node.inputs[0]].shape[-1]
+                next(rows.RowTasks(config, 0, node, shape, place, place, 0).tasks(space, arena, 1))
             case ir.Elementwise():
                 tensors = [graph.tensors[name] for name in node.inputs]
                 if len({tensor.shape for tensor in tensors}) > 1:
@@ -166,8 +200,10 @@ RULES: tuple[Rule, ...] = (
     fits_int8,
     product_below_one,
     averages_fit,
+    rows_fit,
     pads_inside,
     pads_near,
+    updates_in_place,
     fits_sram,
 )
 """What a node must satisfy to run on the accelerator; each rule's docstring is its text for users."""

@@ -1,8 +1,6 @@
 """Remembers which plan of a network has won, in this process and in the schedule cache: the next compilation writes
 that one alone. As with schedules it does not matter for the outcome whether a choice was remembered."""
 
-import hashlib
-import pickle
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -11,6 +9,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.place import Given
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.network import ir
+from dovetail.sw.network.digest import digest
 
 _MAX_CHOICES = 1 << 12
 """Choices that are kept in this process."""
@@ -30,18 +29,9 @@ class Choice(NamedTuple):
 _choices: dict[str, Choice] = {}
 
 
-def key_of(graph: ir.Graph, config: Config, options: Options, given: Given) -> str | None:
-    """A hash of all that a choice follows from besides this compiler's source. None where a node holds what has no
-    bytes, such as the interpreter of operators that nobody here knows: its choice is not remembered."""
-    arrays = list[pickle.PickleBuffer]()  # which are not copied
-    try:
-        whole = pickle.dumps((graph, config, options, given), 5, buffer_callback=arrays.append)
-    except (TypeError, AttributeError, pickle.PicklingError):  # as types that are not Python's say it
-        return None
-    digest = hashlib.sha256(whole)
-    for part in arrays:
-        digest.update(part.raw())
-    return digest.hexdigest()
+def key_of(graph: ir.Graph, config: Config, options: Options, given: Given) -> str:
+    """A hash of all that a choice follows from besides this compiler's source."""
+    return digest(graph, config, options, given)
 
 
 def get(key: str) -> Choice | None:

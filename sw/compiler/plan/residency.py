@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.emit.arena import Runs
+from dovetail.sw.compiler.emit.arena import Arena, Room, Runs
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan import schedule
 from dovetail.sw.compiler.plan.smaller import Residents
@@ -43,7 +43,8 @@ class Work:
     share; ``array``: its layer if it runs on the array; ``cycles``: its computation; ``constants``: bytes of its
     weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
     ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
-    that stay in SRAM are copied there from where the tiles are; ``whole``: whether tiles have all rows.
+    that stay in SRAM are copied there from where the tiles are; ``whole``: whether tiles have all rows; ``row``: bytes
+    of a row that is not cut, of a node of the vector unit that has constants.
     """
 
     reads: tuple[str, ...]
@@ -57,6 +58,7 @@ class Work:
     table: bool = False
     copied: bool = False
     whole: bool = False
+    row: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -213,7 +215,12 @@ class Plan:
         """Whether a node has room for what it needs besides residents, with some to spare."""
         work, space, config = self.works[number], self.space(number), self.config
         if work.array is None:
-            streams = any(name not in self.residents for name in work.reads) + (work.writes not in self.residents)
+            loads, stores = any(name not in self.residents for name in work.reads), work.writes not in self.residents
+            if work.row:
+                row = 2 * round_up(work.row, config.word_bytes)
+                room = Room(config, Arena(config), space.free, operands=True, results=stores)
+                return room.fits(row * loads + round_up(work.constants, config.word_bytes), row * stores)
+            streams = loads + stores
             return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
         layer = work.array
         channels = min(layer.out_channels, 2 * layer.lanes(config))

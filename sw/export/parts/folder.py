@@ -18,6 +18,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import dovetail
 from dovetail.isa.common.files import write_atomically, written_whole
+from dovetail.sw.compiler.partition.integer_forms import Forms
 from dovetail.sw.compiler.partition.segments import border_of
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.nodes import write
@@ -225,11 +226,19 @@ def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) 
         inputs = [_border_of_tflite(compiled.graph, inputs, name) for name in piece.nodes[0].inputs]
         outputs = [_border_of_tflite(compiled.graph, outputs, name) for name in piece.nodes[0].outputs]
     else:
-        part = Part(compiled.graph, f"part {number}", [border.name for border in (*inputs, *outputs)])
+        # Of what an instruction does in the place of the host's nodes, the file's form is written.
+        network = compiled.code.network
+        forms = {form.node.outputs[0]: form for form in Forms(network)}
+        part = Part(network, f"part {number}", [border.name for border in (*inputs, *outputs)])
         for border in inputs:
             part.input(border.name, border.tensor, border.port)
         for node in piece.nodes:
-            write(part, node)
+            if isinstance(node, ir.Rows):
+                part.exact &= node.distance is None
+                for written in forms[node.outputs[0]].nodes:
+                    write(part, written)
+            else:
+                write(part, node)
         for border in outputs:
             part.output(border.name, border.tensor, border.port)
         file, data = f"{number:02d}_{place}.onnx", part.model().SerializeToString(deterministic=True)

@@ -12,6 +12,7 @@ import onnx
 from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.onnx.contrib import RMS_NORM
 from dovetail.sw.frontend.onnx.limits import check_functions, check_text
 from dovetail.sw.frontend.onnx.mapping import OnnxMapping, mappings
 from dovetail.sw.frontend.onnx.uint8_form import has_form
@@ -20,6 +21,8 @@ from dovetail.sw.passes.float.model_proto import fix_inputs
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.ml")
+_RUNTIMES_OWN = (RMS_NORM,)
+"""Operators of the runtime in the standard's domain."""
 _CONTROL_FLOW = ("If", "Loop", "Scan")
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger")
 
@@ -36,7 +39,9 @@ def check_known(operator: str, domain: str, label: str) -> None:
     """
     if not isinstance(operator, str) or not isinstance(domain, str):  # bytes that are no text
         raise NetworkError(f"node {label}: operator must be named in UTF-8, not {operator!r} of {domain!r}")
-    if domain in RUNTIME_DOMAINS or (domain in STANDARD_DOMAINS and onnx.defs.has(operator)):
+    if domain in RUNTIME_DOMAINS or (
+        domain in STANDARD_DOMAINS and (operator in _RUNTIMES_OWN or onnx.defs.has(operator))
+    ):
         return
     full = f"{domain}.{operator}" if domain else operator
     raise NetworkError(f"node {label}: operator must be one of ONNX or ONNX Runtime, not {full}; replace it on export")

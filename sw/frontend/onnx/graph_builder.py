@@ -15,6 +15,7 @@ from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx.limits import check_results
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
 from dovetail.sw.host.kernels import Dequantize, OnnxOp, Permute, Quantize, Wire
+from dovetail.sw.host.norm import as_norm
 from dovetail.sw.host.softmax import in_integers
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, refined
@@ -127,6 +128,14 @@ class GraphBuilder:
         if not value.layout.is_direct:
             value = self.image(value) if len(value.shape) == 4 and not value.layout.is_plain else self.plain(value)
         return self.placed(value, value.layout)
+
+    def update(self, node: OnnxNode, state: Value, row: Value, place: Value, quant: Quant) -> Value:
+        """A tensor with another row at a place along the node's axis."""
+        out = self.integer(node.outputs[0], state.layout, quant)
+        axis = int(node.attributes.get("axis", 0)) % len(state.shape)
+        inputs = (state.tensor, row.tensor, place.tensor)
+        self.nodes.append(ir.Update(name=self.node_name(node.name), inputs=inputs, outputs=(out.tensor,), axis=axis))
+        return out
 
     def cut(self, node_name: str, name: str, value: Value, cuts: tuple[slice, ...]) -> Value | None:
         """A slice along the file's axes; None if it runs backwards."""
@@ -360,7 +369,7 @@ class GraphBuilder:
             layout = Layout.image(shape) if images and len(shape) == 4 else Layout.plain(shape)
             results[name] = Value(self.tensor(name, layout.inner, dtype), layout, dtype)
         outs = tuple(Wire(name, value.layout, value.dtype == "uint8") for name, value in results.items())
-        payload = in_integers(replace(probe, outputs=outs))
+        payload = as_norm(in_integers(replace(probe, outputs=outs)))
         sources = tuple(value.tensor for value in values.values())
         self.host(node.op.lower(), node.name, sources, tuple(v.tensor for v in results.values()), payload)
         return results

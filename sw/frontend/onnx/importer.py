@@ -35,10 +35,11 @@ WAITING = {*BETWEEN, *elementwise.COMBINATIONS, *elementwise.FUNCTIONS}
 
 
 class Importer:
-    """Reads one file; its `scope` then says what the file's names are."""
+    """Reads one file; its `scope` then says what the file's names are. ``states``: input -> output of its variables."""
 
-    def __init__(self, file: OnnxFile) -> None:
+    def __init__(self, file: OnnxFile, states: Mapping[str, str] | None = None) -> None:
         self.file = file
+        self.states = states or {}
         self.scope = Scope(file)
         self.builder = self.scope.builder
 
@@ -49,13 +50,22 @@ class Importer:
         inputs = [self._input(declared) for declared in self.file.inputs]
         for node in self.file.nodes:
             self._node(node)
-        outputs = tuple(self._output(name) for name in self.file.outputs)
+        written = set(self.states.values())
+        outputs = tuple(self._output(name) for name in self.file.outputs if name not in written)
         if not any(tensor.dtype == "int8" for tensor in self.builder.tensors.values()):
             found, way_out = self._other_types() or "float", "quantise them to 8 bits"
             raise NetworkError(f"{self.file.name}: activations must be int8 or uint8, not {found}; {way_out}")
-        ports = tuple(self._annotated(port) for port in inputs)
+        states = tuple(self._state(port) for port in inputs if port.name in self.states)
+        ports = tuple(self._annotated(port) for port in inputs if port.name not in self.states)
         tensors, nodes = self.builder.tensors, tuple(self.builder.nodes)
-        return ir.Graph(ports, outputs, tensors, nodes, "onnx", self.file.name)
+        return ir.Graph(ports, outputs, tensors, nodes, "onnx", self.file.name, states)
+
+    def _state(self, port: ir.Port) -> ir.State:
+        """A variable: real zeros at first. It is written in the order in which it is read."""
+        tensor = self.builder.tensors[port.tensor]
+        value = self.builder.placed(self.scope.value(self.states[port.name]), port.layout)
+        start = tensor.zero_point if tensor.scale is not None else -port.offset
+        return ir.State(port.name, port.tensor, value.tensor, np.full(tensor.shape, start, tensor.dtype))
 
     def _other_types(self) -> str:
         """The element types of quantised tensors besides those of 8 bits."""

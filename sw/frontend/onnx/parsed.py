@@ -2,42 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
 import onnx
 
 from dovetail.sw.errors import NetworkError, first_line
+from dovetail.sw.frontend.onnx.contrib import spell_out
 from dovetail.sw.frontend.onnx.file import OnnxFile, is_quantised, parse_model
+from dovetail.sw.frontend.onnx.growing import settle
 from dovetail.sw.frontend.onnx.importer import Importer
 from dovetail.sw.frontend.onnx.remainder import cut, head_of, rest_of
+from dovetail.sw.frontend.onnx.states import States, hold_quantised, named, note, pairs
 from dovetail.sw.frontend.onnx.values import Value
 from dovetail.sw.frontend.parsed_file import FileNode, Forms, NetworkFile, ParsedFile, Shapes, well_formed
 from dovetail.sw.network import ir
 
 
 class ParsedOnnx(ParsedFile):
-    """``model``: the network before the cut, without local functions, with external data and all shapes of inputs."""
+    """``model``: the network before the cut, without local functions, with external data and all shapes of inputs.
+    ``states``: input -> output of each of its variables."""
 
     def __init__(self, file: NetworkFile, shapes: Shapes | None = None) -> None:
         self.file = file
         self._whole, self._changed = parse_model(file.data, file.name, file.folder, shapes)
-        self._take_head()
+        if file.states is not None:
+            note(self._whole, file.states)
+            self._changed = True
+        with well_formed(self.name, "ONNX"), self._named():
+            if not is_quantised(node.op_type for node in self._whole.graph.node):
+                self._changed |= spell_out(self._whole)
+            self._changed |= settle(self._whole, named(self._whole, None))
+        self._take_head(None)
 
     @classmethod
-    def of_model(cls, model: onnx.ModelProto, name: str) -> ParsedOnnx:
-        """A network that was never a file: one that a quantiser has made, with fixed inputs and without functions."""
+    def of_model(cls, model: onnx.ModelProto, name: str, states: States | None = None) -> ParsedOnnx:
+        """A network that was never a file: one that a quantiser has made, with fixed inputs and without functions.
+
+        ``states``: input -> output of its variables; without, it has none.
+        """
         parsed = cls.__new__(cls)
         parsed.file, parsed._whole, parsed._changed = NetworkFile(name, b""), model, True
-        parsed._take_head()
+        parsed._take_head(states or {})
         return parsed
 
-    def _take_head(self) -> None:
+    def _take_head(self, states: States | None) -> None:
         with well_formed(self.name, "ONNX"):
             self._cut = cut(self._whole)
             self.remainder = self._cut.remainder if self._cut else None
             self.model = head_of(self._whole, self._cut) if self._cut else self._whole
+            with self._named():
+                found = pairs(self.model, states)
+            self.model, self.states = hold_quantised(self.model, found)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors name the network."""
+        try:
+            yield
+        except NetworkError as error:
+            raise NetworkError(f"{self.name}: {error}") from None
 
     @cached_property
     def data(self) -> bytes:
@@ -81,7 +107,7 @@ class ParsedOnnx(ParsedFile):
     @cached_property
     def _built(self) -> tuple[ir.Graph, Mapping[str, Value]]:
         with well_formed(self.name, "ONNX"):
-            importer = Importer(OnnxFile(self.model, self.name))
+            importer = Importer(OnnxFile(self.model, self.name), self.states)
             graph = importer.read().check()
         if self.remainder:
             graph = replace(graph, left=self.remainder.left, why_left=self.remainder.reason)

@@ -1,86 +1,21 @@
-"""Passes on linear operators and normalisations: factors and offsets are folded into the operator before them."""
+"""Passes on linear operators: factors and offsets are folded into the operator before them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 import onnx_ir as oir
 from numpy.typing import NDArray
-from onnxscript.rewriter import MatchResult, RewriteRuleClassBase, RewriteRuleSet, pattern
 
 from dovetail.sw.network.layout import Array
-from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, numbers, only_user, operand, shape_of
+from dovetail.sw.passes.float.edit import Editor, constant, each, is_op, only_user, operand, shape_of
 
 Reals = NDArray[np.float64]
 
 _BINARY = ("Mul", "Add", "Sub", "Div")
 _LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-
-
-# Layer normalisations --------------------------------------------------------------------------
-
-
-class _Scaled(RewriteRuleClassBase):  # type: ignore[misc]
-    """Mean, difference, variance, root and a constant factor for each entry of the last axis."""
-
-    def pattern(self, op: Any, x: Any, scale: Any, epsilon: Any) -> Any:
-        free = {"_allow_other_inputs": True, "_allow_other_attributes": True}
-        difference = op.Sub(x, op.ReduceMean(x, **free, _outputs=["mean"]))
-        square = pattern.OrValue([op.Mul(difference, difference), op.Pow(difference, 2)])
-        root = op.Sqrt(op.Add(op.ReduceMean(square, **free, _outputs=["variance"]), epsilon))
-        quotient = pattern.OrValue([op.Mul(difference, op.Reciprocal(root)), op.Div(difference, root)])
-        return op.Mul(quotient, scale)
-
-    def check(self, context: Any, x: oir.Value, scale: oir.Value, epsilon: oir.Value, **means: oir.Value) -> Any:
-        added = constant(epsilon)
-        if x.dtype != oir.DataType.FLOAT or added is None or added.size != 1 or not _of_last_axis(scale, x):
-            return MatchResult().fail("Epsilon must be one constant, the factor a constant of the last axis.")
-        if not all(_over_last_axis(mean.producer(), x) for mean in means.values()):
-            return MatchResult().fail("Means must be over the last axis and keep it.")
-        return MatchResult()
-
-    def rewrite(self, op: Any, x: oir.Value, scale: oir.Value, epsilon: oir.Value, **_: Any) -> Any:
-        added = constant(epsilon)
-        assert added is not None
-        return op.LayerNormalization(x, scale, axis=-1, epsilon=float(added.item()), stash_type=x.dtype)
-
-
-class _Shifted(RewriteRuleClassBase):  # type: ignore[misc]
-    """A layer normalisation and a constant offset for each entry of the last axis."""
-
-    def pattern(self, op: Any, x: Any, scale: Any, offset: Any) -> Any:
-        return op.Add(op.LayerNormalization(x, scale, _allow_other_attributes=True, _outputs=["normalised"]), offset)
-
-    def check(self, context: Any, x: oir.Value, offset: oir.Value, **_: Any) -> Any:
-        result = MatchResult()
-        return result if _of_last_axis(offset, x) else result.fail("The offset must be a constant of the last axis.")
-
-    def rewrite(self, op: Any, x: oir.Value, scale: oir.Value, offset: oir.Value, normalised: oir.Value) -> Any:
-        node = normalised.producer()
-        assert node is not None
-        return op.LayerNormalization(x, scale, offset, _outputs=len(node.outputs), **node.attributes)
-
-
-def _of_last_axis(value: oir.Value, data: oir.Value) -> bool:
-    array, shape = constant(value), shape_of(data)
-    return array is not None and shape is not None and array.shape == shape[-1:]
-
-
-def _over_last_axis(mean: oir.Node | None, data: oir.Value) -> bool:
-    if mean is None or mean.attributes.get_int("keepdims", 1) != 1:
-        return False
-    return numbers(mean, 1, "axes") in ([-1], [len(data.shape or ()) - 1])
-
-
-_LAYER_NORMS = RewriteRuleSet([_Scaled.rule(), _Shifted.rule()], commute=True)
-
-
-def fuse_layer_norms(model: oir.Model) -> bool:
-    """A layer normalisation that an exporter spelled out becomes one node for the host."""
-    return bool(_LAYER_NORMS.apply_to_model(model))
 
 
 # Factors and offsets ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from onnx import inliner
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx import file
 from dovetail.sw.frontend.onnx.limits import check_functions
-from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, tidy, windows
+from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, norms, tidy, windows
 from dovetail.sw.passes.float.edit import Pass
 
 _ROUNDS = 12
@@ -26,7 +26,8 @@ PASSES: tuple[Pass, ...] = (
     movement.unify_views,
     elementwise.split_sums,
     elementwise.shrink_operands,
-    linear.fuse_layer_norms,
+    norms.fuse_layer_norms,
+    norms.fuse_rms_norms,
     elementwise.name_activations,
     elementwise.spell_out_prelus,
     linear.fold_affine,

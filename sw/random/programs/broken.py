@@ -3,10 +3,12 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+from dovetail.isa.config.given import MAX_PARAMETERS
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import Region, View, has, known
+from dovetail.isa.instructions.checks import Region, View, has, known, reserved_bits
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
+    CFG_PARAM,
     DMA_OPS,
     INSTRUCTIONS,
     PAGE_WORDS,
@@ -55,8 +57,11 @@ def _bad_opcode(rng: random.Random, config: Config, words: Words) -> None:
 
 def _reserved_bit(rng: random.Random, config: Config, words: Words) -> None:
     n = rng.randrange(len(words))
-    reserved = INSTRUCTIONS[Op(words[n] & 0xFF)].reserved
-    words[n] |= 1 << rng.choice([b for b in range(64) if reserved >> b & 1] or [16])
+    reserved = reserved_bits(config, INSTRUCTIONS[Op(words[n] & 0xFF)])
+    if words[n] & 0xFF == Op.CFG and 0 < config.parameters < MAX_PARAMETERS and rng.random() < 0.5:
+        words[n] |= CFG_PARAM.put(rng.randint(config.parameters + 1, MAX_PARAMETERS))
+    else:
+        words[n] |= 1 << rng.choice([b for b in range(64) if reserved >> b & 1] or [16])
 
 
 def _bad_register(rng: random.Random, config: Config, words: Words) -> None:
@@ -229,7 +234,7 @@ def illegal_program(
         for way in chosen:
             BREAKS[way](rng, config, words)
         program = finish(rng, builder, words, cut="fetch" in chosen)
-        if bounded(config, words) and settled(program):
+        if bounded(config, program.resolved) and settled(program):
             return program
 
 
@@ -256,6 +261,7 @@ def settled(program: RandomProgram) -> bool:
         address=program.program,
         base=program.base,
         memory_bytes=program.memory.size,
+        parameters=program.parameters,
     )
     if timeline.cycles > _MAX_CYCLES or races(timeline, program.base):
         return False

@@ -44,6 +44,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "outstanding": (1, 2, 3, 4, 16),
     **dict.fromkeys(FEATURES, (True, False, True)),
     "vector": (True, True, True, True, False),
+    "parameters": (0, 3, 0, 15, 0, 1),
 }
 """What is drawn from. ``lanes`` are (ic_lanes, oc_lanes), ``sram_kib`` the least size: banks are powers of two. Without
 ``vector``, none of the vector unit's features."""
@@ -69,7 +70,7 @@ def configurations(seed: int, count: int) -> list[Config]:
     Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
     all of them occur.
     """
-    rng = random.Random(f"configurations {seed}")
+    rng, more, norms = (random.Random(f"{name} {seed}") for name in ("configurations", "softmax", "norm"))
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -78,6 +79,7 @@ def configurations(seed: int, count: int) -> list[Config]:
             if not decks[name]:
                 decks[name] = rng.sample(list(values), len(values))
             drawn[name] = decks[name].pop()
+        drawn |= {"softmax": more.choice((0, 0, 1)), "norm": norms.choice((False, False, True))}
         config = _config(drawn)
         if config is not None:
             found.setdefault(config.hash, config)
@@ -96,7 +98,7 @@ def _config(drawn: dict[str, Any]) -> Config | None:
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):
-        drawn |= dict.fromkeys(VECTOR_FEATURES, False)
+        drawn |= dict.fromkeys(VECTOR_FEATURES, False) | {"softmax": 0, "norm": False}
     try:
         return Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, **drawn)
     except ConfigError:

@@ -10,9 +10,15 @@ import numpy.typing as npt
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, regions
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.instructions.table import (
+    BY_NUMBER,
+    CFG_PARAM,
+    CFG_REG,
+    CFG_VALUE,
     DMA_OPS,
     INSTRUCTIONS,
+    OPCODE,
     PAGE_BYTES,
     PAGE_WORDS,
     REGISTERS,
@@ -31,8 +37,10 @@ from dovetail.sw.random.programs.registers import (
     contiguous,
     dma_registers,
     legal_registers,
+    norm_records,
     operations,
     sequence,
+    softmax_table,
     weight_stream,
 )
 
@@ -47,6 +55,18 @@ class RandomProgram:
     pages: int
     base: int
     words: tuple[int, ...]
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[int, int, int, tuple[int, ...]]:
+        """What a run takes beside memory: program, pages, base, parameters."""
+        return self.program, self.pages, self.base, self.parameters
+
+    @property
+    def resolved(self) -> list[int]:
+        """The words as a run executes them."""
+        found: list[int] = resolve(self.config, np.array(self.words, np.uint64), self.parameters).tolist()
+        return found
 
     def fresh_memory(self) -> npt.NDArray[np.uint8]:
         """A copy of the memory, for a run."""
@@ -127,6 +147,10 @@ def _add_operation(builder: Builder, op: Op) -> None:
         if len(stream) < DATA_BYTES // 4:
             at = builder.constant(stream)
             builder.load(at, values["W_ADDR"], len(stream))
+    if INSTRUCTIONS[op].passes and rng.random() < 0.7:
+        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
+        table = made[: values["B_BYTES"]]
+        builder.load(builder.constant(table), values["B_ADDR"], len(table))
     for name in ("IN", "B"):
         size = values.get(f"{name}_BYTES", 0)
         if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram and rng.random() < 0.4:
@@ -151,8 +175,30 @@ def build(rng: random.Random, config: Config, count: int, only: Sequence[Op] = (
     return builder
 
 
+def parametrised(rng: random.Random, config: Config, words: list[int]) -> tuple[list[int], tuple[int, ...]]:
+    """Words some of which name parameters, and values with which they are ``words`` again."""
+    if not config.parameters:
+        return words, ()
+    count, share = rng.randint(0, config.parameters), rng.choice((0.05, 0.3, 0.8))
+    kinds = ((0, 1), (0, 256), (MASK - 256, MASK + 1), (0, MASK + 1))
+    values = tuple(rng.randrange(*rng.choice(kinds)) for _ in range(count))
+    changed = []
+    for word in words:
+        register = BY_NUMBER.get(CFG_REG.get(word))
+        if OPCODE.get(word) == Op.CFG and register is not None and rng.random() < share:
+            number = rng.randint(1, config.parameters)
+            added = values[number - 1] if number <= count else 0
+            rest = CFG_VALUE.get(word) - added & register.mask
+            if rest + added & register.mask == CFG_VALUE.get(word):
+                word = word & ~CFG_VALUE.mask | CFG_PARAM.put(number) | CFG_VALUE.put(rest)
+        changed.append(word)
+    return changed, values
+
+
 def finish(rng: random.Random, builder: Builder, words: list[int], *, cut: bool = False) -> RandomProgram:
-    """Lay out memory: space below BASE, data, program. ``cut``: memory ends before the last page."""
+    """Lay out memory: space below BASE, data, program. ``cut``: memory ends before the last page. If the configuration
+    has parameters, some words get their values by them."""
+    words, parameters = parametrised(rng, builder.config, words)
     base = 4096 * rng.randint(0, 3)
     pages = max(1, ceil_div(len(words), PAGE_WORDS))
     stream = to_bytes(words).ljust(pages * PAGE_BYTES, b"\0")
@@ -166,7 +212,7 @@ def finish(rng: random.Random, builder: Builder, words: list[int], *, cut: bool 
     memory = np.zeros(ceil_div(size, 4096) * 4096, np.uint8)
     memory[base : base + DATA_BYTES] = builder.data
     memory[program:size] = np.frombuffer(stream, np.uint8)
-    return RandomProgram(builder.config, memory, program, pages, base, tuple(words))
+    return RandomProgram(builder.config, memory, program, pages, base, tuple(words), parameters)
 
 
 def legal_program(rng: random.Random, config: Config, *, count: int = 12, only: Sequence[Op] = ()) -> RandomProgram:

@@ -2,7 +2,9 @@
 
 import random
 
-from dovetail.isa.common.sizes import round_up
+import numpy as np
+
+from dovetail.isa.common.sizes import INT32_BYTES, round_up
 from dovetail.isa.config.given import BUS_WIDTHS, PIXEL_LANES, ConfigError, MemoryTiming
 from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
 from dovetail.isa.instructions.checks import (
@@ -28,6 +30,8 @@ from dovetail.isa.instructions.table import (
 )
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.multiplier import SHIFT_MIN
+from dovetail.isa.numerics.norm import EPSILON_BITS, NormRecords
+from dovetail.isa.numerics.softmax import onnx_exponentials, tflite_exponentials
 
 DATA_BYTES = 64 << 10
 """System memory, from BASE on, that random programs read and write."""
@@ -66,6 +70,9 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
                 pooling=part(),
                 elementwise=part(),
                 activation=part(),
+                # These draw no number: seeds stay what they were.
+                softmax=int(vector is not False and banks % 3 == 0),
+                norm=vector is not False and banks % 4 == 1,
                 memory=MemoryTiming(
                     read_latency=rng.choice((1, 7, 40)),
                     write_latency=rng.choice((1, 5, 20)),
@@ -306,6 +313,8 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     lanes = config.vector_lanes
     count, last = rng.randint(1, 4), rng.randint(1, lanes)
     row = INSTRUCTIONS[op]
+    if row.records and rng.random() < 0.3:
+        count = rng.randint(5, 40)
     read = ((count - 1) * lanes + last) * row.input_bytes
     kernel = rng.randint(1, 4), rng.randint(1, 4)
     kh, kw = kernel if row.taps else (1, 1)
@@ -318,8 +327,11 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     b_x = rng.choice((read, read, read + rng.randint(1, 5), 0))
     b_y = rng.choice((width * b_x, width * b_x + rng.randint(1, 20), 0))
     b_bytes = (height - 1) * b_y + (width - 1) * b_x + read
+    if row.records:
+        b_bytes = 2 * INT32_BYTES * lanes * count
     if row.looks_up:
-        b_bytes = rng.choice((256, 256, 256, rng.randint(1, 300)))
+        b_bytes = row.table_bytes
+        b_bytes = rng.choice((b_bytes, b_bytes, b_bytes, rng.randint(1, b_bytes + 44)))
     taps = rng.choice((kh * kw, rng.randint(1, 100)))
     magic, shift = average_magic(taps)
     onnx = rng.random() < 0.5
@@ -348,11 +360,50 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         "POOL_MAGIC": magic,
         "POOL_SHIFT": pack(unit, "POOL_SHIFT", shift=shift),
     }
+    if op == Op.SOFTMAX:
+        values |= _softmax(rng, read)
+    if op == Op.NORM:
+        epsilon = rng.choice((0, 1, 1, 1)) * rng.getrandbits(rng.randint(1, EPSILON_BITS))
+        values |= {"SUM_BIAS": epsilon & MASK, "B_MULT": epsilon >> 32 | rng.getrandbits(7) << 24}
     if rng.random() < 0.1:
         for name in rng.sample(("B_Y_STEP", "B_X_STEP", "SHIFTS", "A_MULT", "POOL_MAGIC", "POOL_SHIFT"), 2):
             values[name] = rng.getrandbits(32) & REGISTERS[unit][name].mask
     _spoil(rng, values)
     return values
+
+
+def _softmax(rng: random.Random, n: int) -> Registers:
+    """Which of ``n`` elements count, mostly about all of them; and levels."""
+    steps = (0, 0, 1, rng.randint(-3, 3))
+    return {
+        "POOL_COUNT": rng.choice((n, 1, rng.randint(0, n), 32767)),
+        "B_X_STEP": rng.choice(steps) & MASK,
+        "B_Y_STEP": rng.choice(steps) & MASK,
+        "OUT_MULT": rng.choice((256, 254, rng.randint(0, 511), rng.getrandbits(31))),
+    }
+
+
+def softmax_table(rng: random.Random, values: Registers) -> bytes:
+    """A table for SOFTMAX: exponentials of the rounding's form, or words that are near each other."""
+    scale = 2 ** rng.uniform(-11, 0)
+    if rng.random() < 0.3:
+        least = rng.choice((0, 0x7F000000, rng.getrandbits(31))) & MASK >> 1
+        return b"".join((least ^ rng.getrandbits(25)).to_bytes(4, "little") for _ in range(256))
+    onnx = values["MODE"] & 1
+    table = onnx_exponentials(scale, rng.randint(1, 500)) if onnx else tflite_exponentials(1.0, scale)
+    return table.tobytes()
+
+
+def norm_records(rng: random.Random, config: Config, values: Registers) -> bytes:
+    """Records for NORM: mostly gains that make int8 of a normalised element, some of any kind."""
+    channels, wild = (values["BLOCKS"] & 0xFFFF) * config.vector_lanes, rng.random() < 0.2
+    made = NormRecords(
+        bias=np.array([rng.randint(-(1 << 31), MASK >> 1) >> rng.randint(8, 20) * (not wild) for _ in range(channels)]),
+        mult=np.array([rng.getrandbits(24) | (not wild) << 23 for _ in range(channels)]),
+        shift=np.array([rng.randint(-32, 31) if wild else rng.randint(-15, -10) for _ in range(channels)]),
+        negative=np.array([rng.random() < 0.3 for _ in range(channels)]),
+    )
+    return made.pack(config.vector_lanes)
 
 
 def random_multiplier(rng: random.Random, onnx: bool) -> tuple[int, int]:

@@ -3,9 +3,10 @@
 import random
 from collections.abc import Iterator
 
+from dovetail.isa.config.given import MAX_PARAMETERS
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, has, known
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, cfg, sync
+from dovetail.isa.instructions.checks import View, check, has, known, reserved_bits
+from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, Cause, Op, Unit, cfg, sync
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish
@@ -50,7 +51,7 @@ def targeted_program(rng: random.Random, config: Config, target: Target) -> Rand
         program = _attempt(rng, config, *target)
         if program is None or ends_in(program) != target:
             continue
-        if bounded(config, list(program.words)) and settled(program):
+        if bounded(config, program.resolved) and settled(program):
             return program
     return None
 
@@ -63,6 +64,7 @@ def ends_in(program: RandomProgram) -> Target | None:
         address=program.program,
         base=program.base,
         memory_bytes=program.memory.size,
+        parameters=program.parameters,
     ).fault
     if fault is None or fault.cause == Cause.BUS_FETCH or not fault.pc < len(program.words):
         return None
@@ -79,7 +81,7 @@ def _attempt(rng: random.Random, config: Config, op: Op, cause: Cause) -> Random
         return illegal_program(rng, config, count=3, ways=(rng.choice(ways),), only=(op, rng.choice(others)))
     builder = build(rng, config, rng.randint(0, 3))
     if cause in (Cause.RESERVED, Cause.REGISTER, Cause.UNIT_ABSENT):
-        builder.words.insert(rng.randint(0, len(builder.words)), _bad_word(rng, op, cause))
+        builder.words.insert(rng.randint(0, len(builder.words)), _bad_word(rng, config, op, cause))
     else:
         assert unit is not None
         builder.emit(op, legal_registers(rng, config, op))
@@ -90,7 +92,7 @@ def _attempt(rng: random.Random, config: Config, op: Op, cause: Cause) -> Random
     return finish(rng, builder, [*builder.words, int(Op.END)])
 
 
-def _bad_word(rng: random.Random, op: Op, cause: Cause) -> int:
+def _bad_word(rng: random.Random, config: Config, op: Op, cause: Cause) -> int:
     """A word that is refused."""
     unit = Unit.VECTOR if cause == Cause.UNIT_ABSENT else rng.choice(list(Unit))
     register = rng.choice(list(REGISTERS[unit].values()))
@@ -101,7 +103,9 @@ def _bad_word(rng: random.Random, op: Op, cause: Cause) -> int:
         waits, on = rng.sample((unit, rng.choice(list(Unit))), 2)
         word = sync(waits, on, rng.choice((0, 1, MASK)))
     if cause == Cause.RESERVED:
-        unused = INSTRUCTIONS[op].reserved
+        if op == Op.CFG and 0 < config.parameters < MAX_PARAMETERS and rng.random() < 0.3:
+            return word | CFG_PARAM.put(rng.randint(config.parameters + 1, MAX_PARAMETERS))
+        unused = reserved_bits(config, INSTRUCTIONS[op])
         if op == Op.CFG and register.mask != MASK and rng.random() < 0.5:
             unused = (~register.mask & MASK) << 32
         return word | 1 << rng.choice([n for n in range(64) if unused >> n & 1])

@@ -1,17 +1,21 @@
 """A board behind the engine interface that the model and the RTL have too."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from dovetail.isa.common.sizes import format_bytes
 from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import ID, STATUS_BUSY, STATUS_DONE, VERSION
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.link import BAUD
 from dovetail.isa.timing.run import cycle_bound
+from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.runtime.board.contents import Contents, traffic
 from dovetail.sw.runtime.board.link import PATIENCE, Link, LinkError
-from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, without_timeline
+from dovetail.sw.runtime.engine import Bytes, DeviceEngine, RunResult, run_registers, without_timeline
 
 PAGE = 4096
 """Memory comes in multiples of it."""
@@ -81,10 +85,11 @@ class BoardEngine(DeviceEngine):
 
     # --- runs ----------------------------------------------------------------------------------------------------
 
-    def run(self, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
+    def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :meth:`~dovetail.sw.runtime.engine.Engine.run`."""
         check_room(self.link, memory)
-        words = memory[program : program + pages * PAGE_BYTES].tobytes()
+        text = memory[program : program + pages * PAGE_BYTES].tobytes()
+        words = resolve(self._config, as_words(text), parameters)
         moved = traffic(words, base, len(memory))
         needed = moved.taken.copy()
         needed[program : program + pages * PAGE_BYTES] = True
@@ -93,7 +98,8 @@ class BoardEngine(DeviceEngine):
         self._doubtful = True
         try:
             self._contents.send(memory, needed)
-            self._execute(program, pages, base, cycle_bound(self._config, words))
+            registers = run_registers(self._config, program, pages, base, parameters)
+            self._execute(registers, cycle_bound(self._config, words))
             result = without_timeline(memory, self.link.read_register)
             self._contents.fetch(memory, moved.stored)
         except BaseException:  # how far it got is unknown
@@ -102,9 +108,9 @@ class BoardEngine(DeviceEngine):
         self._doubtful = False
         return result
 
-    def _execute(self, program: int, pages: int, base: int, bound: int) -> None:
+    def _execute(self, registers: Iterable[tuple[str, int]], bound: int) -> None:
         link = self.link
-        for name, value in (("STATUS", STATUS_DONE.mask), ("PROGRAM", program), ("PAGES", pages), ("BASE", base)):
+        for name, value in (("STATUS", STATUS_DONE.mask), *registers):
             link.write_register(name, value)
         link.start()
         wait_for(link, bound)

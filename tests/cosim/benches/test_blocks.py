@@ -77,8 +77,9 @@ def test_host_port(build_cache: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3, 4])
 def test_host_port_longer(build_cache: Path, seed: int) -> None:
-    settings = {"config": TOML, "seed": seed, "accesses": 1500, "stall": 0.2 * seed}
-    assert run(Host(CONFIG), f"{SUITE}.host", options=settings, cache=build_cache) == 2
+    config = CONFIG.replace(parameters=seed - 2)
+    settings = {"config": config.to_toml(), "seed": seed, "accesses": 1500, "stall": 0.2 * seed}
+    assert run(Host(config), f"{SUITE}.host", options=settings, cache=build_cache) == 2
 
 
 @pytest.mark.slow
@@ -96,7 +97,7 @@ def test_front_end(build_cache: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bus", [64, 512])
 def test_front_end_longer(build_cache: Path, bus: int) -> None:
-    config = CONFIG.replace(bus=bus)
+    config = CONFIG.replace(bus=bus, parameters=bus // 64)
     settings = {"config": config.to_toml(), "programs": 10, "operations": 20, "seed": bus, "stall": 0.8}
     assert run(Frontend(config), f"{SUITE}.frontend", options=settings, cache=build_cache) == 1
 

@@ -179,7 +179,7 @@ def test_programs_with_a_cause(cause: Cause, tmp_path: Path) -> None:
     case = fault_case(CONFIG, cause)
     case.save(tmp_path / "case.npz")
     again = LoadedProgram.load(tmp_path / "case.npz")
-    assert (again.program, again.pages, again.base) == (case.program, case.pages, case.base)
+    assert again.arguments == case.arguments
     for latency in (1, 300):
         memory = MemoryTiming(read_latency=latency, write_latency=latency)
         fault = Model(CONFIG.replace(memory=memory)).run(again.memory.copy(), again.program, again.pages).fault

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,8 +71,8 @@ def test_a_difference_is_shrunk_and_saved(build_cache: Path, tmp_path: Path, mon
     """An RTL that spoils the memory of whoever stores something."""
     original = RtlEngine.run
 
-    def spoilt(self: RtlEngine, memory: Bytes, program: int, pages: int, base: int = 0) -> RunResult:
-        result = original(self, memory, program, pages, base)
+    def spoilt(self: RtlEngine, memory: Bytes, program: int, *arguments: Any) -> RunResult:
+        result = original(self, memory, program, *arguments)
         if program and (result.timeline.op == Op.DMA_WRITE).any():
             result.memory[0] ^= 1
         return result

@@ -40,7 +40,7 @@ def check(pair: Lockstep, words: list[int], *, base: int = 0, program: int = 409
     text = np.frombuffer(to_bytes(words).ljust(pages * PAGE_BYTES, b"\0"), np.uint8)
     room = memory[program : program + len(text)]
     room[:] = text[: len(room)]
-    comparison = pair.run(memory, program, pages, base, rng.integers(0, 256, SRAM, np.uint8))
+    comparison = pair.run(memory, program, pages, base, sram=rng.integers(0, 256, SRAM, np.uint8))
     assert comparison.equal, comparison.first_difference
 
 

@@ -95,7 +95,7 @@ def test_a_program_that_lasts_for_ages_is_followed(build_cache: Path, network: S
     record = run_flips(CONFIG, network, [bit], build_cache)
     assert (record.runs, record.long, record.wrong) == (1, 1, [])
     corrupted = network.flipped(bit)
-    timeline = Model(CONFIG).time(corrupted.memory, corrupted.program, corrupted.pages, corrupted.base)
+    timeline = Model(CONFIG).time(corrupted.memory, *corrupted.arguments)
     assert timeline.cycles > LONG > FOLLOWED and timeline.fault is None
 
 
@@ -144,10 +144,10 @@ def test_an_rtl_that_ignores_errors_is_found(pair: Lockstep, monkeypatch: pytest
 def test_stalls_are_counted(pair: Lockstep) -> None:
     setting = setting_of(legal_program(random.Random(4), CONFIG, count=6), 1)
     pair.rtl.write_sram(setting.sram)
-    fast = pair.rtl.run(setting.memory.copy(), setting.program, setting.pages, setting.base).cycles
+    fast = pair.rtl.run(setting.memory.copy(), *setting.arguments).cycles
     pair.rtl.write_sram(setting.sram)
     pair.rtl.stall(3, one_in=2, longest=40)
-    slow = pair.rtl.run(setting.memory.copy(), setting.program, setting.pages, setting.base).cycles
+    slow = pair.rtl.run(setting.memory.copy(), *setting.arguments).cycles
     stalled = pair.rtl.stalled
     pair.rtl.stall(0, one_in=0, longest=1)
     assert fast < slow <= fast + stalled

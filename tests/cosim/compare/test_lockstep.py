@@ -22,6 +22,7 @@ SMALL = {
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
     "3x5": Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7),
     "2x3x4": Config(ic_lanes=2, oc_lanes=3, pixel_lanes=4, sram="40 KiB", banks=5, bus=32),
+    "parameters": Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=4, bus=32, stripe=8, parameters=3),
 }
 LARGE = {
     "1x64": Config(ic_lanes=1, oc_lanes=64, sram="128 KiB", bus=128),
@@ -80,7 +81,7 @@ def test_what_once_differed(build_cache: Path, path: Path) -> None:
 @pytest.fixture(scope="module")
 def result() -> RunResult:
     program = legal_program(random.Random(1), SMALL["8x8"])
-    return Model(program.config).run(program.fresh_memory(), program.program, program.pages, program.base)
+    return Model(program.config).run(program.fresh_memory(), *program.arguments)
 
 
 def changed(result: RunResult, **changes: Any) -> Comparison:
@@ -137,7 +138,7 @@ def test_a_failing_case_shrinks_to_its_cause(tmp_path: Path) -> None:
     def has_two_stores(case: Case) -> bool:
         program = case.program
         model.write_sram(case.sram())
-        timeline = model.time(program.memory, program.program, program.pages, program.base)
+        timeline = model.time(program.memory, *program.arguments)
         return int((timeline.op == Op.DMA_WRITE).sum()) >= 2
 
     case = next(c for c in (random_case(config, seed) for seed in range(100)) if has_two_stores(c))

@@ -62,7 +62,7 @@ def test_random_programs(config: Config, build_cache: Path) -> None:
             program = legal_program(random.Random(seed), config, count=20)
             words, size = list(program.words), len(program.memory)
             timelines.append(time_program(config, words, address=program.program, base=program.base, memory_bytes=size))
-            run = engine.run(program.fresh_memory(), program.program, program.pages, program.base)
+            run = engine.run(program.fresh_memory(), *program.arguments)
             assert run.cycles == timelines[-1].cycles
         events, after = events_of(config, timelines), rtl_events(engine, verilog)
         assert {name: after[name] - before[name] for name in after} == {name: events[name] for name in after}

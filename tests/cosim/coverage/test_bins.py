@@ -68,6 +68,8 @@ def test_bins_follow_the_tables() -> None:
     assert {row for table, row, _ in bins if table == "stalls"} == {unit.name for unit in Unit}
     assert {row for table, row, _ in bins if table == "configurations"} == {
         *FEATURES,
+        "softmax",
+        "norm",
         "depthwise",
         "bus",
         "pixel_lanes",

@@ -86,7 +86,8 @@ def test_registers_and_memories(build_cache: Path) -> None:
     with Handle(Queue(depth=4), cache=build_cache) as queue:
         queue.reset()
         assert queue.ports == (
-            *("clk", "i__valid", "o__ready", "clear", "rst", "i__payload", "i__ready", "o__valid", "o__payload"),
+            *("clk", "i__valid", "o__ready", "kept", "clear", "rst"),
+            *("i__payload", "i__ready", "o__valid", "o__payload"),
         )
         assert {"tail", "level", "entries", "i__payload.kind"} <= set(queue.names)
         assert not any("$" in name for name in dir(queue))
@@ -209,6 +210,7 @@ def test_example_prints_what_it_says(build_cache: Path) -> None:
         "-> clk         1'h1",
         "-> i__valid    1'h0",
         "-> o__ready    1'h0",
+        "-> kept        1'h0",
         "-> clear       1'h0",
         "-> rst         1'h0",
         "-> i__payload  78'h0",

@@ -209,7 +209,7 @@ def test_programs_in_the_model_s_cycles(host: Host) -> None:
         memory = np.zeros(MEMORY.bytes, np.uint8)
         memory[: program.memory.size] = program.memory
         held, cycles, cause = host.run(replace(program, memory=memory), held)
-        expected = model.run(memory, program.program, program.pages, program.base)
+        expected = model.run(memory, *program.arguments)
         assert held == memory.tobytes()
         assert cycles == expected.cycles
         assert cause == (expected.fault.cause if expected.fault else 0)

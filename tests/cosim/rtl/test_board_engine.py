@@ -11,6 +11,7 @@ from dovetail.cosim.rtl.board import SimulatedBoard
 from dovetail.cosim.rtl.setting import settings_of
 from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.host import VERSION
 from dovetail.isa.instructions.table import Cause
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.model.accelerator import Model
@@ -59,7 +60,7 @@ def test_programs_equal_the_model_s(engine: BoardEngine, seed: int) -> None:
     model = Model(CONFIG)
     program = legal_program(random.Random(seed), CONFIG)
     engine.reset()
-    arguments = program.program, program.pages, program.base
+    arguments = program.arguments
     expected = model.run(program.memory.copy(), *arguments)
     result = engine.run(program.memory.copy(), *arguments)
     assert np.array_equal(result.memory, expected.memory)
@@ -97,8 +98,9 @@ def test_a_bitstream_of_another_configuration(board: SimulatedBoard) -> None:
 
 
 def test_another_version_of_the_instruction_set(board: SimulatedBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.VERSION", 3)
-    with pytest.raises(LinkError, match="must have version 3 of the instruction set, not 2; build it again"):
+    monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.VERSION", VERSION + 1)
+    text = f"must have version {VERSION + 1} of the instruction set, not {VERSION}; build it again"
+    with pytest.raises(LinkError, match=text):
         BoardEngine(CONFIG, board.port, board.baud, patience=PATIENCE)
 
 
@@ -107,7 +109,7 @@ def test_a_run_that_does_not_end(engine: BoardEngine, monkeypatch: pytest.Monkey
     monkeypatch.setattr("dovetail.sw.runtime.board.board_engine.MARGIN", 5)
     network = compile_network("zoo:dscnn", CONFIG, effort=0)  # long: it must not end while this process is waiting
     (run,) = settings_of(network, np.zeros(network.graph.inputs[0].shape, np.int8))
-    arguments = run.memory, run.program, run.pages, run.base
+    arguments = run.memory, *run.arguments
     with pytest.raises(LinkError, match=r"the run did not end after 5 cycles; it takes [\d,]+ at most"):
         engine.run(*arguments)
     while engine.link.read_register("STATUS") & 1:

@@ -36,7 +36,7 @@ def test_programs_in_the_predicted_cycles(board: SimulatedBoard, make: Any) -> N
     with BoardEngine(CONFIG, board.port, board.baud, patience=60) as engine:
         for count in (1, 3, 8, 8, 14, 14):
             program = make(rng, CONFIG, count=count)
-            result = engine.run(program.fresh_memory(), program.program, program.pages, program.base)
+            result = engine.run(program.fresh_memory(), *program.arguments)
             words = program_words(program.memory, program.program, program.pages)
             expected = time_program(
                 CONFIG, words, address=program.program, base=program.base, memory_bytes=MEMORY.bytes

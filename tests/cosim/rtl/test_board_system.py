@@ -83,10 +83,7 @@ def jobs_of(work: dict[str, RandomProgram]) -> tuple[np.ndarray, list[Job]]:
 
 def expected_bytes(models: dict[str, Model], work: dict[str, RandomProgram]) -> np.ndarray:
     """Memory after each program alone."""
-    runs = [
-        models[name].run(program.fresh_memory(), program.program, program.pages, program.base)
-        for name, program in work.items()
-    ]
+    runs = [models[name].run(program.fresh_memory(), *program.arguments) for name, program in work.items()]
     return np.concatenate([run.memory for run in runs])
 
 

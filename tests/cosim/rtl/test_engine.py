@@ -150,7 +150,7 @@ def test_lockstep_from_reset_and_from_given_sram(build_cache: Path) -> None:
     pair = Lockstep(CONFIG, cache=build_cache)
     program = legal_program(random.Random(3), CONFIG, count=4)
     program = replace(program, config=CONFIG)
-    first = pair.run(program.memory, program.program, program.pages, program.base)
+    first = pair.run(program.memory, *program.arguments)
     assert first.equal, first.first_difference
     pair.reset()
     assert not pair.model.read_sram().any() and not pair.rtl.read_sram().any()
@@ -163,7 +163,7 @@ def test_a_tuned_build_computes_the_same(build_cache: Path) -> None:
     assert tuned.library != plain.library
     for seed in range(20, 40):
         program = legal_program(random.Random(seed), CONFIG)
-        arguments = program.program, program.pages, program.base
+        arguments = program.arguments
         results = [engine.run(program.memory.copy(), *arguments) for engine in (tuned, plain, model)]
         assert len({result.cycles for result in results}) == 1
         assert all(np.array_equal(result.memory, results[0].memory) for result in results)

@@ -149,7 +149,7 @@ def test_programs_at_once(engine: SystemEngine) -> None:
         expected = []
         for name, program in work.items():
             model = Model(system[name].config)
-            result = model.run(program.fresh_memory(), program.program, program.pages, program.base)
+            result = model.run(program.fresh_memory(), *program.arguments)
             assert run.results[name].fault is result.fault is None
             assert [*run.results[name].timeline.op] == [*result.timeline.op]
             expected.append(result.memory)
@@ -227,7 +227,7 @@ def test_layers_that_the_host_computes(engine: SystemEngine) -> None:
         jobs = list[AnyJob]()
         for (name, start), program in zip(starts.items(), work.values(), strict=True):
             model = models[name.split()[1]]
-            results.append(model.run(program.fresh_memory(), program.program, program.pages, program.base).memory)
+            results.append(model.run(program.fresh_memory(), *program.arguments).memory)
             free = tuple(rng.sample(range(len(jobs)), min(len(jobs), rng.randrange(3))))
             if rng.random() < 0.6:  # the host makes the program's data
                 whole = slice(at, at + len(program.memory))
@@ -347,7 +347,7 @@ def test_alone_an_accelerator_sees_a_slower_memory(engine: SystemEngine, monkeyp
         engine.reset()
         run = engine.run(memory, {part.name: Start(program.program, program.pages, program.base)})
         model = Model(part.config.replace(memory=engine.system.memory))
-        expected = model.run(program.fresh_memory(), program.program, program.pages, program.base)
+        expected = model.run(program.fresh_memory(), *program.arguments)
         mine = run.results[part.name]
         assert (mine.cycles, mine.counters) == (expected.cycles, expected.counters)
         assert [*zip(mine.timeline.start, mine.timeline.end, strict=True)] == [

@@ -28,10 +28,10 @@ def test_the_writer_of_a_byte() -> None:
     for seed in range(6):
         program = legal_program(random.Random(seed), config, count=5)
         sram = np.random.default_rng(seed).integers(0, 256, config.sram, np.uint8)
-        setting = Setting(program.memory, program.program, program.pages, program.base, sram=sram)
+        setting = Setting(program.memory, *program.arguments, sram=sram)
         model = Model(config)
         model.write_sram(sram)
-        run = model.run(program.memory.copy(), program.program, program.pages, program.base)
+        run = model.run(program.memory.copy(), *program.arguments)
         changed = np.flatnonzero(model.read_sram() != sram)
         for address in changed[:: max(1, len(changed) // 5)].tolist():
             n = writer(config, run.timeline, setting, address, sram=True)
@@ -49,7 +49,7 @@ def test_the_writer_of_a_byte() -> None:
 
 def test_views(tmp_path: Path) -> None:
     program = legal_program(random.Random(3), CONFIG, count=6)
-    timeline = Model(CONFIG).time(program.memory, program.program, program.pages, program.base)
+    timeline = Model(CONFIG).time(program.memory, *program.arguments)
     names = instruction_names(timeline)
     operations = {
         int(pc): int(op) for pc, op, fetch in zip(timeline.pc, timeline.op, timeline.is_fetch, strict=True) if not fetch
@@ -84,7 +84,7 @@ def test_waves_around_a_difference(build_cache: Path, tmp_path: Path, monkeypatc
     signals of the views are in the waves."""
     program = legal_program(random.Random(3), CONFIG, count=6)
     pair = Lockstep(CONFIG, cache=build_cache, waves=Waves(tmp_path / "run.vcd", 5))
-    case = program.memory, program.program, program.pages, program.base
+    case = program.memory, *program.arguments
     assert pair.run(*case).equal
     assert not pair.dumped and not (tmp_path / "run.vcd").exists()
 

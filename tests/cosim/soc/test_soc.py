@@ -58,7 +58,7 @@ def test_a_network_from_reset_to_result(build_cache: Path) -> None:
     found = inference(compiled, build_cache)
     assert len(found.segments[0].run.entries) > 10
     assert [step.name for step in found.steps][:2] == ["boot", "weights"]
-    assert any(step.name.startswith("softmax") for step in found.steps)
+    assert any("softmax" in step.name for step in found.steps)
 
     assert ran("int main(void) { return 77; }", build_cache).status == 77
     assert ran('int main(void) { __asm__(".word 0"); return 0; }', build_cache).status == TRAP + ILLEGAL_INSTRUCTION

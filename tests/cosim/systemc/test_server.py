@@ -129,9 +129,9 @@ def test_runs_are_the_models(view: FakeView) -> None:
         blocks = len(p.memory) // BLOCK
         broken = tuple((BLOCK * rng.randrange(blocks - 40), BLOCK * rng.randint(1, 40)) for _ in range(seed % 3))
         model.broken = broken
-        if model.time(p.memory, p.program, p.pages, p.base).cycles > 1_000_000:
+        if model.time(p.memory, *p.arguments).cycles > 1_000_000:
             continue
-        wanted = model.run(p.memory.copy(), p.program, p.pages, p.base)
+        wanted = model.run(p.memory.copy(), *p.arguments)
         found = view.run(p.memory, p.program, p.pages, p.base, broken)
         assert (found.cycles, found.fault) == (wanted.cycles, wanted.fault), seed
         counters = [n for c in wanted.counters.values() for n in (c.busy, c.config, c.token, c.idle)]

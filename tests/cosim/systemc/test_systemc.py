@@ -99,10 +99,10 @@ def test_files_of_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_of_an_example() -> None:
     """One program from an empty SRAM, and one that needs it filled."""
     program = random_example(CONFIG)[0]
-    other = Setting(program.memory, program.program, program.pages, program.base, sram=program.sram + np.uint8(1))
+    other = Setting(program.memory, *program.arguments, sram=program.sram + np.uint8(1))
     files = example_files(CONFIG, [program, other])
     model = Model(CONFIG)
-    wanted = model.run(program.memory.copy(), program.program, program.pages, program.base)
+    wanted = model.run(program.memory.copy(), *program.arguments)
     assert wanted.fault is None
     assert files["example/expected0.bin"] == wanted.memory.tobytes() != files["example/image0.bin"]
     run = f"{program.program}:{program.pages}:{program.base}"
@@ -216,7 +216,7 @@ def _facts(result: RunResult) -> tuple[Any, ...]:
 def test_registers(engines: tuple[SystemCEngine, SystemCEngine]) -> None:
     """What is written while a program runs, what there is not, bytes of registers, the interrupt; both forms alike."""
     program = random_example(CONFIG)[0]
-    cycles = Model(CONFIG).time(program.memory, program.program, program.pages, program.base).cycles
+    cycles = Model(CONFIG).time(program.memory, *program.arguments).cycles
     control, status = OFFSET["CONTROL"], OFFSET["STATUS"]
     start = CONTROL_START.mask | CONTROL_IRQ.mask
     lines = [
@@ -251,7 +251,7 @@ def test_registers(engines: tuple[SystemCEngine, SystemCEngine]) -> None:
     ]
     answers = []
     for engine in engines:
-        engine.run(program.memory.copy(), program.program, program.pages, program.base)
+        engine.run(program.memory.copy(), *program.arguments)
         engine.play("load image.bin")
         answers.append([engine.play(line) for line in lines])
     rtl, view = answers
@@ -278,10 +278,10 @@ def test_a_platform_that_fails(systemc: SystemC, build_cache: Path) -> None:
     with SystemCEngine(CONFIG, cache=build_cache, systemc=systemc) as engine:
         with pytest.raises(ToolError, match=r"the SystemC platform has ended: .*not understood: jump 1"):
             engine.play("jump 1")
-        engine.run(program.memory.copy(), program.program, program.pages, program.base)
+        engine.run(program.memory.copy(), *program.arguments)
     with SystemCEngine(CONFIG, cache=build_cache, systemc=systemc, options=("--view", "exit 3")) as engine:
         with pytest.raises(ToolError, match="the model's process: it has ended"):
-            engine.run(program.memory.copy(), program.program, program.pages, program.base)
+            engine.run(program.memory.copy(), *program.arguments)
         with pytest.raises(ValueError, match="contents must be 32768 bytes, not"):
             engine.write_sram(np.zeros(1, np.uint8))
 

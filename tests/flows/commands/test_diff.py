@@ -10,27 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.flows.cli import main
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.dump import read_dump, write_dump
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import compile_network
+from tests.flows.conftest import Command
 
 NETWORK = "zoo:autoencoder"
 SMALL = ["--ic-lanes", "4", "--oc-lanes", "4", "--sram", "128KiB"]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command; gives its exit code, stdout and stderr."""
-
-    def run(*argv: str | Path) -> tuple[int, str, str]:
-        code = main([str(a) for a in argv])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -41,7 +29,7 @@ def samples(tmp_path: Path) -> Path:
     return path
 
 
-def test_equal_layers(run: Any, tmp_path: Path, samples: Path) -> None:
+def test_equal_layers(run: Command, tmp_path: Path, samples: Path) -> None:
     dump = "--dump", tmp_path / "dump"
     code, out, _ = run("diff", NETWORK, *SMALL, "--input", samples, "--sample", "2", *dump, "--json")
     data = json.loads(out)
@@ -56,13 +44,13 @@ def test_equal_layers(run: Any, tmp_path: Path, samples: Path) -> None:
     assert code == 0 and out.splitlines()[-1] == f"EQUAL        {len(graph.nodes)} layers"
 
 
-def test_a_sample_without_its_batch(run: Any, samples: Path) -> None:
+def test_a_sample_without_its_batch(run: Command, samples: Path) -> None:
     np.save(samples, np.load(samples)[0])
     code, out, _ = run("diff", NETWORK, *SMALL, "--input", samples)
     assert code == 0 and out.splitlines()[-1].startswith("EQUAL")
 
 
-def test_the_first_layer_that_departs_is_named(run: Any, tmp_path: Path, samples: Path) -> None:
+def test_the_first_layer_that_departs_is_named(run: Command, tmp_path: Path, samples: Path) -> None:
     """The reference is a dump of the network with one weight changed."""
     graph = frontend.load(NETWORK)
     layer = graph.nodes[4]
@@ -95,12 +83,12 @@ def test_the_first_layer_that_departs_is_named(run: Any, tmp_path: Path, samples
         (["--reference", "nowhere.npz"], "nowhere.npz: No such file or directory"),
     ],
 )
-def test_errors(run: Any, samples: Path, argv: list[str], message: str) -> None:
+def test_errors(run: Command, samples: Path, argv: list[str], message: str) -> None:
     code, _, err = run("diff", NETWORK, *SMALL, "--input", samples, *argv)
     assert (code, err) == (2, f"dovetail: error: {message}\n")
 
 
-def test_nothing_is_written_before_all_is_compared(run: Any, tmp_path: Path) -> None:
+def test_nothing_is_written_before_all_is_compared(run: Command, tmp_path: Path) -> None:
     assert run("run", NETWORK, *SMALL, "--dump-layers", tmp_path / "other")[0] == 0
     last = max((tmp_path / "other").glob("*.npy"))
     np.save(last, np.zeros(0, np.int8))
@@ -109,7 +97,7 @@ def test_nothing_is_written_before_all_is_compared(run: Any, tmp_path: Path) -> 
     assert not (tmp_path / "dump").exists()
 
 
-def test_dumps_of_a_run(run: Any, tmp_path: Path, samples: Path) -> None:
+def test_dumps_of_a_run(run: Command, tmp_path: Path, samples: Path) -> None:
     np.save(tmp_path / "one.npy", np.load(samples)[1])
     one = "run", NETWORK, *SMALL, "--input", tmp_path / "one.npy", "--dump-layers", tmp_path / "dump"
     code, out, _ = run(*one)
@@ -126,7 +114,7 @@ def test_dumps_of_a_run(run: Any, tmp_path: Path, samples: Path) -> None:
     assert code == 2 and "a dump must be of one sample, not 3" in err
 
 
-def test_saved_programs_are_refused(run: Any, tmp_path: Path) -> None:
+def test_saved_programs_are_refused(run: Command, tmp_path: Path) -> None:
     program = tmp_path / "p.dvt"
     assert run("compile", NETWORK, *SMALL, "--output", program)[0] == 0
     code, _, err = run("run", program, "--dump-layers", tmp_path / "dump")

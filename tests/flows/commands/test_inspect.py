@@ -48,11 +48,10 @@ def test_what_the_host_runs_is_named_with_its_rule(capsys: pytest.CaptureFixture
     code, data = outcome(capsys, "zoo:attention_block")
     assert (code, data["segments"], data["host_steps"], data["round_trips"]) == (1, 2, 1, 1)
     hosted = [node for node in data["nodes"] if node["place"] == HOST]
-    assert [node["kind"] for node in hosted] == ["dequantize", "softmax", "quantize"]
-    softmax = hosted[1]
-    assert softmax["name"] == "softmax"
-    assert softmax["rule"] == "the accelerator has no such operator"
-    assert softmax["reason"] == "softmax is not an accelerator operation"
+    (softmax,) = hosted
+    assert (softmax["name"], softmax["kind"]) == ("softmax", "qlinearsoftmax")
+    assert softmax["rule"].startswith("Pooling, element-wise operations, activations, softmax and norms need")
+    assert softmax["reason"] == "the configuration has softmax = 0"
     assert data["accelerator_share"] == 1.0
 
 
@@ -73,8 +72,8 @@ def test_the_rule_is_the_broken_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "zoo:attention_block"]) == 1
     out = capsys.readouterr().out
-    assert "host         softmax: softmax is not an accelerator operation\n" in out
-    assert "verdict      3 of 15 nodes run on the host\n" in out
+    assert "host         softmax: the configuration has softmax = 0\n" in out
+    assert "verdict      1 of 13 nodes run on the host\n" in out
     assert main(["inspect", "zoo:autoencoder"]) == 0
     assert "verdict      everything runs on the accelerator\n" in capsys.readouterr().out
 

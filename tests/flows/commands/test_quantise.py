@@ -2,8 +2,8 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,20 +13,14 @@ from onnx import helper, numpy_helper
 from dovetail.flows.cli import main
 from dovetail.sw.frontend import load
 from dovetail.sw.quantise.scheme import ACTIVATIONS, CLIPPING, WEIGHTS
+from tests.flows.conftest import Command
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/quantisation.md"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command; gives its exit code, stdout and stderr."""
-
-    def run(*argv: str | Path) -> tuple[int, str, str]:
-        code = main(["quantise", *(str(a) for a in argv)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run: Command) -> Command:
+    return partial(run, "quantise")
 
 
 @pytest.fixture
@@ -55,7 +49,7 @@ def network(tmp_path: Path) -> Path:
     return tmp_path / "net.onnx"
 
 
-def test_writes_a_network_that_loads(run: Any, network: Path) -> None:
+def test_writes_a_network_that_loads(run: Command, network: Path) -> None:
     out = network.with_name("q.onnx")
     x = network.with_name("x.npz")
     code, text, _ = run(network, "--calibration", x, "--labels", x, "--output", out, "--per-layer")
@@ -83,7 +77,7 @@ def test_help_and_page_have_every_word(capsys: pytest.CaptureFixture[str]) -> No
         assert f"`{word}`" in page or f"`{word}=" in page
 
 
-def test_json(run: Any, network: Path) -> None:
+def test_json(run: Command, network: Path) -> None:
     code, text, _ = run(network, "--random", "3", "--scheme", "symmetric float-last", "--keep-float", "me*", "--json")
     data = json.loads(text)
     assert code == 0
@@ -93,11 +87,11 @@ def test_json(run: Any, network: Path) -> None:
     assert data["quality"]["sqnr"]["y"] > 20
 
 
-def test_random_calibration_says_so(run: Any, network: Path) -> None:
+def test_random_calibration_says_so(run: Command, network: Path) -> None:
     assert "random, seed 0: no data, so ranges and figures say little" in run(network, "--random", "2")[1]
 
 
-def test_auto_that_succeeds_writes(run: Any, network: Path) -> None:
+def test_auto_that_succeeds_writes(run: Command, network: Path) -> None:
     out = network.with_name("q.onnx")
     code, text, _ = run(
         network, "--calibration", network.with_name("x.npz"), "--auto", "sqnr=10dB", "--output", out, "--json"
@@ -108,7 +102,7 @@ def test_auto_that_succeeds_writes(run: Any, network: Path) -> None:
     assert out.exists()
 
 
-def test_auto_that_fails_writes_only_on_wish(run: Any, network: Path) -> None:
+def test_auto_that_fails_writes_only_on_wish(run: Command, network: Path) -> None:
     out = network.with_name("q.onnx")
     command = (network, "--random", "2", "--auto", "sqnr=300dB", "--output", out)
     code, text, told = run(*command)
@@ -121,7 +115,7 @@ def test_auto_that_fails_writes_only_on_wish(run: Any, network: Path) -> None:
     assert out.exists()
 
 
-def test_open_shapes_are_fixed_by_a_flag(run: Any, network: Path) -> None:
+def test_open_shapes_are_fixed_by_a_flag(run: Command, network: Path) -> None:
     model = onnx.load(network)
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
     onnx.save(model, network)
@@ -142,14 +136,14 @@ def test_open_shapes_are_fixed_by_a_flag(run: Any, network: Path) -> None:
         (["--random", "1", "--shape", "x:3"], "shape must be INPUT=1x3x8x8, not 'x:3'"),
     ],
 )
-def test_errors(run: Any, network: Path, argv: list[str], message: str) -> None:
+def test_errors(run: Command, network: Path, argv: list[str], message: str) -> None:
     code, out, err = run(network, *argv)
     assert (code, out) == (2, "")
     assert err.startswith("dovetail: error: ") and err.count("\n") == 1
     assert message in err
 
 
-def test_files_that_are_no_float_network(run: Any, network: Path) -> None:
+def test_files_that_are_no_float_network(run: Command, network: Path) -> None:
     q = network.with_name("q.onnx")
     run(network, "--random", "1", "--output", q)
     assert "must be float, not quantised already" in run(q, "--random", "1")[2]
@@ -159,7 +153,7 @@ def test_files_that_are_no_float_network(run: Any, network: Path) -> None:
     assert "q: must be a complete TFLite or ONNX file" in err
 
 
-def test_what_nothing_here_knows_is_left_as_it_was(run: Any, network: Path) -> None:
+def test_what_nothing_here_knows_is_left_as_it_was(run: Command, network: Path) -> None:
     model = onnx.load(network)
     model.graph.node[-1].output[0] = "z"
     model.graph.node.append(helper.make_node("Secret", ["z"], ["y"], "end", domain="my.domain"))

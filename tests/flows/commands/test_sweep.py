@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dovetail.flows.cli import main
 from dovetail.flows.explore.results.row import Row
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.results.table import failures_of, table_of
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.result_store import Store
 from dovetail.isa.config.resolved import Config
+from tests.flows.conftest import Command
 
 NETWORK = "zoo:autoencoder"
 FILE = """
@@ -28,19 +28,11 @@ bus = [32, 64]
 objectives = ["cycles", "pe"]
 constraints = ["cycles < 60000"]
 """
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs the command; gives its exit code, stdout and stderr."""
-
-    def run(*argv: str | Path) -> tuple[int, str, str]:
-        code = main(["sweep", *map(str, argv)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run: Command) -> Command:
+    return partial(run, "sweep")
 
 
 @pytest.fixture

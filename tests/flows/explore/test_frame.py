@@ -118,7 +118,7 @@ def test_reprs_are_a_line() -> None:
     for thing in things:
         assert repr(thing).startswith(f"<{type(thing).__name__} ") and len(repr(thing)) < 130, repr(thing)
     assert repr(compiled) == (
-        f"<CompiledNetwork {NETWORK} on 8 x 8, 64 KiB: {len(compiled.code.layers)} layers on the accelerator, 3 on the"
+        f"<CompiledNetwork {NETWORK} on 8 x 8, 64 KiB: {len(compiled.code.layers)} layers on the accelerator, 1 on the"
         " host>"
     )
     assert repr(result).startswith(f"<Result {result.cycles:,} cycles; ")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dovetail.flows.cli import main
 from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.pricing.evaluation import price
 from dovetail.flows.explore.results.outcome import Outcome
@@ -28,22 +27,15 @@ from dovetail.isa.config.system import Part, System
 from dovetail.sw.analysis.cost.area import area_of
 from dovetail.sw.analysis.cost.energy import TABLES, energy_of, load_table
 from dovetail.sw.runtime.system_network import plan_network
+from tests.flows.conftest import Command
 from tests.sw.compiler.devices.test_plan import TINY, WIDE
 
 NETWORK = "zoo:dscnn"
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs the command; gives its exit code, stdout and stderr."""
-
-    def run(*argv: str | Path) -> tuple[int, str, str]:
-        code = main(["sweep", *map(str, argv)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run: Command) -> Command:
+    return partial(run, "sweep")
 
 
 @pytest.fixture

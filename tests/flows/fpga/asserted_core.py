@@ -68,11 +68,11 @@ def main() -> None:
         try:
             engine.reset()
             engine.timing = config.memory
-            got = engine.run(program.memory.copy(), program.program, program.pages, program.base)
-            want = Model(config).run(program.memory.copy(), program.program, program.pages, program.base)
+            got = engine.run(program.memory.copy(), *program.arguments)
+            want = Model(config).run(program.memory.copy(), *program.arguments)
             equal += compare(want, got).equal
             engine.stall(seed, one_in=random.Random(seed).choice((2, 5, 20)), longest=30)
-            engine.run(program.memory.copy(), program.program, program.pages, program.base)
+            engine.run(program.memory.copy(), *program.arguments)
         except rtl_engine.RtlError as error:
             print(error)
     print(f"{equal} of {PROGRAMS} equal, {END}")

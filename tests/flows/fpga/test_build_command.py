@@ -269,7 +269,7 @@ def test_netlist_does_not_fit(call: list[str], tmp_path: Path, capsys: Any) -> N
 
 @pytest.mark.parametrize(
     ("multipliers", "chosen", "placers"),
-    [(117, [], []), (118, [], ["static"]), (118, ["--placement=--placer sa"], ["sa"])],
+    [(62, [], []), (63, [], ["static"]), (63, ["--placement=--placer sa"], ["sa"])],
 )
 def test_crowded_parts_take_the_other_placer(
     call: list[str], tmp_path: Path, multipliers: int, chosen: list[str], placers: list[str]

@@ -111,7 +111,6 @@ def test_the_committed_table_is_consistent() -> None:
     assert "\n".join(regression.markdown(entries)) in text, "python benchmarks/builds.py prints the table"
 
 
-@pytest.mark.xfail(reason="built before DEPTH_CONV ran on the multipliers of the array", strict=True)
 def test_the_committed_table_is_of_these_configurations() -> None:
     for entry in load(TABLE):
         assert entry.figures is not None

@@ -29,9 +29,8 @@ def test_no_flags_is_the_default() -> None:
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
-    names = (
-        set(Config(pixel_lanes=2).to_dict()) - {"memory"} | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
-    )
+    hardware = set(Config(pixel_lanes=2, softmax=1, norm=True, parameters=1).to_dict()) - {"memory"}
+    names = hardware | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
     assert set(parameters.SETTINGS) == names | {"lanes", "memory_model"}
 
 

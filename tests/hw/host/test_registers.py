@@ -172,3 +172,21 @@ def test_start_status_interrupt(host: Host) -> None:
         assert await status() == 0
 
     simulate(host, bench, background=(count,))
+
+
+def test_parameters() -> None:
+    host = Host(CONFIG.replace(parameters=2))
+
+    async def bench(ctx: Any) -> None:
+        for number, value in ((1, 0x1122_3344), (2, 0xFFFF_FFFF)):
+            assert await host_read(ctx, host.bus, f"PARAM{number}") == (0, OKAY)
+            assert await host_write(ctx, host.bus, f"PARAM{number}", value) == OKAY
+            assert await host_read(ctx, host.bus, f"PARAM{number}") == (value, OKAY)
+        await host_write(ctx, host.bus, "PARAM2", 0, strobe=0b0001)
+        ctx.set(host.busy, 1)
+        await host_write(ctx, host.bus, "PARAM1", 5)
+        assert [ctx.get(host.parameters[n]) for n in range(2)] == [0x1122_3344, 0xFFFF_FF00]
+        assert await host_write(ctx, host.bus, "PARAM3", 1) == SLVERR
+        assert await host_read(ctx, host.bus, "PARAM3") == (0, SLVERR)
+
+    simulate(host, bench)

@@ -9,6 +9,7 @@ import pytest
 from dovetail.hw.common.ports import EntryKind
 from dovetail.hw.sequencer.frontend import MANY, Decoder, Frontend, first_cause
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.parameters import resolve
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
     INSTRUCTIONS,
@@ -30,6 +31,8 @@ CONFIGS = {
     "no vector, no depthwise": CONFIG.replace(
         pooling=False, elementwise=False, activation=False, matmul=False, depthwise="none"
     ),
+    "parameters": CONFIG.replace(parameters=5),
+    "all parameters": CONFIG.replace(parameters=15),
 }
 
 
@@ -39,6 +42,7 @@ def words_to_decode() -> list[int]:
     words += [int(op) | 1 << bit for op in Op for bit in range(8, 64)]
     words += [Op.CFG | number << 8 | value << 32 for number in range(256) for value in (0, 0xFFFF_FFFF)]
     words += [r.number << 8 | Op.CFG | 1 << 32 + bit for r in BY_NUMBER.values() for bit in range(0, 32, 5)]
+    words += [cfg(Unit.LOAD, "LENGTH", number, number) for number in range(16)]
     words += [Op.SYNC | unit << 8 | on << 16 | 7 << 32 for unit in range(6) for on in range(6)]
     words += [rng.choice(list(Op)) | rng.getrandbits(56) << 8 & rng.getrandbits(64) for _ in range(300)]
     return words
@@ -49,7 +53,7 @@ def test_decoder(name: str) -> None:
     config = CONFIGS[name]
     decoder = Decoder(config)
     words = words_to_decode()
-    causes = front_end_faults(config, np.array(words, np.uint64)).tolist()
+    causes = front_end_faults(config, resolve(config, np.array(words, np.uint64), ())).tolist()
 
     async def bench(ctx: Any) -> None:
         for word, cause in zip(words, causes, strict=True):
@@ -59,7 +63,9 @@ def test_decoder(name: str) -> None:
             assert Cause(ctx.get(first_cause(decoder.decoded))) == cause, hex(word)
             assert seen.bad == bool(cause)
             want = decode(word)
-            if want.fault != Cause.UNIT_ABSENT and cause not in (Cause.NONE, Cause.UNIT_ABSENT):
+            if want.param > config.parameters:
+                assert cause == Cause.RESERVED
+            elif cause not in (Cause.NONE, Cause.UNIT_ABSENT) and not 15 & word >> 16:
                 assert want.fault == cause
             if cause:
                 continue
@@ -167,6 +173,27 @@ def test_order_and_cycles(bus: int, program: int) -> None:
         assert others[PAGE_WORDS:] == [
             (max(first + PAGE_WORDS, second + PAGE_READY), Unit.LOAD, EntryKind.OP, Op.DMA_READ, 0, PAGE_WORDS)
         ]
+
+    bench.simulate(run)
+
+
+def test_parameters() -> None:
+    """Each is added to the words that name it, in the word's cycle; a WAIT behind one has none."""
+    config = CONFIG.replace(parameters=2)
+    words = [cfg(Unit.LOAD, "MEM_ADDR", -3, 1), cfg(Unit.LOAD, "MEM_ADDR", 9), cfg(Unit.STORE, "MEM_ADDR", 1, 2)]
+    words += [sync(Unit.LOAD, Unit.STORE), int(Op.END)]
+    bench = Bench([words], 0, config)
+
+    async def run(ctx: Any) -> None:
+        ctx.set(bench.front.parameters, [5, 0xFFFF_FFF0])
+        await bench.begin(ctx)
+        end = await bench.fetched(ctx, 0)
+        await ctx.tick().repeat(10)
+        first = end + PAGE_READY
+        assert [(e[0], e[4]) for e in bench.pushed[1:]] == [
+            (first, 2), (first + 1, 9), (first + 2, 0xFFFF_FFF1), (first + 3, 0)
+        ]  # fmt: skip
+        assert ctx.get(bench.front.stopped) and not bench.faults
 
     bench.simulate(run)
 

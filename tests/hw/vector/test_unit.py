@@ -29,6 +29,8 @@ from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import vector_duration
+from tests.norm import normed
+from tests.softmax import shares
 
 Registers = dict[str, int]
 WORD = 1 << 32
@@ -132,6 +134,33 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
         quotient = average_product(total, r["POOL_COUNT"], r["POOL_MAGIC"], pool_shift, rounding)
         return clamp(int(quotient) + quant["zero_out"])
 
+    @cache
+    def softmax(oy: int, ox: int) -> list[int]:
+        n = (blocks - 1) * config.vector_lanes + last
+        valid = (view["POOL_COUNT", "count"] + oy * r["B_Y_STEP"] + ox * r["B_X_STEP"]) % (1 << 16)
+        table = bytes(load("B", i, zero_b) & 0xFF for i in range(1024))
+        return shares(
+            [operand_a(oy, ox, 0, 0, c) for c in range(n)],
+            [int.from_bytes(table[i : i + 4], "little") for i in range(0, 1024, 4)],
+            onnx=rounding == Rounding.ONNX,
+            counts=[i < valid for i in range(n)],
+            levels=view["OUT_MULT", "mult"],
+            zero=quant["zero_out"],
+        )
+
+    @cache
+    def norm(oy: int, ox: int) -> list[int]:
+        n, lanes = (blocks - 1) * config.vector_lanes + last, config.vector_lanes
+
+        def word(number: int, c: int) -> int:
+            offset = 4 * (2 * lanes * (c // lanes) + number * lanes + c % lanes)
+            place = r["B_ADDR"] + offset
+            return int.from_bytes(memory[place : place + 4], "little") if offset + 4 <= r["B_BYTES"] else 0
+
+        row, records = [operand_a(oy, ox, 0, 0, c) for c in range(n)], [(word(0, c), word(1, c)) for c in range(n)]
+        epsilon = r["SUM_BIAS"] % WORD | r["B_MULT"] % (1 << 24) << 32
+        return normed(row, records, **quant, epsilon=epsilon, rms=not view["MODE", "subtract"])
+
     def value(oy: int, ox: int, c: int) -> int:
         if op == Op.POOL:
             return pool(oy, ox, c)
@@ -167,6 +196,10 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
                 if rounding == Rounding.ONNX:
                     return round(exact)  # ties to even
                 return floor(abs(exact) + Fraction(1, 2)) * (1 if exact > 0 else -1)
+            case Op.SOFTMAX:
+                return softmax(oy, ox)[c]
+            case Op.NORM:
+                return norm(oy, ox)[c]
             case Op.REQUANT:
                 return requantise(biased, r["OUT_MULT"], shift["out"])
         raise AssertionError(op)
@@ -345,6 +378,7 @@ def verify(
             pixels=view["TILE", "height"] * view["TILE", "width"],
             blocks=view["BLOCKS", "count"],
             reads=taps if op == Op.POOL else 2 if INSTRUCTIONS[op].two_operands else 1,
+            rounding=view["MODE", "rounding"],
         )
         memory = oracle(config, op, registers, memory)
         assert result.memory == memory, (op, registers)
@@ -839,7 +873,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
 
 @pytest.mark.parametrize("lanes", [1, 3, 4])
 def test_any_registers(lanes: int) -> None:
-    config = config_of(lanes)
+    config = config_of(lanes, softmax=1, norm=True)
     rng = np.random.default_rng(40 + lanes)
     ops = [Op.POOL, *OPS] * 2
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
@@ -898,7 +932,7 @@ class VerilatedBench(Bench):
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 7, 16])
 def test_any_registers_under_verilator(lanes: int, build_cache: Path) -> None:
-    config = config_of(lanes)
+    config = config_of(lanes, softmax=1, norm=True)
     rng = np.random.default_rng(900 + lanes)
     bench = VerilatedBench(config, build_cache)
     for seed in range(20):

@@ -175,8 +175,8 @@ def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, 
         (
             {"lanes": 8},
             "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise,"
-            " elementwise, extensions, ic_lanes, matmul, memory, oc_lanes, outstanding, pe, pixel_lanes, pooling,"
-            " requant_lanes, serial, sram, stripe, vector_lanes",
+            " elementwise, extensions, ic_lanes, matmul, memory, norm, oc_lanes, outstanding, parameters, pe,"
+            " pixel_lanes, pooling, requant_lanes, serial, softmax, sram, stripe, vector_lanes",
         ),
         ({"memory": 3}, 'memory must be a table or a name such as "fixed", not 3'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),

@@ -30,6 +30,8 @@ def test_program_by_hand() -> None:
         CFG Array.tile WIDTH=9 height=7
         cfg array.QUANT zero_in=-128 zero_out=3 lo=-1 hi=127
         cfg vector.SUM_BIAS -2
+        cfg load.MEM_ADDR -64 PARAM=15
+        cfg array.TILE height=7 width=9 param=2
         sync array on load pending 3
         sync store on vector
         conv
@@ -43,6 +45,8 @@ def test_program_by_hand() -> None:
         0x0009_0007_0000_4C01,
         0x7FFF_0380_0000_4D01,
         0xFFFF_FFFE_0000_9D01,
+        0xFFFF_FFC0_000F_0001,
+        0x0009_0007_0002_4C01,
         0x0000_0003_0000_0102,
         0x0000_0000_0002_0302,
         0x20,
@@ -55,12 +59,15 @@ def test_program_by_hand() -> None:
 
 def test_text_by_hand() -> None:
     words = [cfg(Unit.LOAD, "LENGTH", 64), cfg(Unit.STORE, "MEM_ADDR", 0x12345), sync(Unit.STORE, Unit.ARRAY, 1)]
-    words += [cfg(Unit.ARRAY, "TILE", pack(Unit.ARRAY, "TILE", height=7, width=9)), int(Op.END), 0x99, 0, 0]
+    words += [cfg(Unit.ARRAY, "TILE", pack(Unit.ARRAY, "TILE", height=7, width=9)), cfg(Unit.LOAD, "LENGTH", 8, 3)]
+    words += [cfg(Unit.ARRAY, "TILE", pack(Unit.ARRAY, "TILE", height=7, width=9), 12), int(Op.END), 0x99, 0, 0]
     assert disassemble(words) == (
         "cfg load.LENGTH 64\n"
         "cfg store.MEM_ADDR 0x12345\n"
         "sync store on array pending 1\n"
         "cfg array.TILE height=7 width=9\n"
+        "cfg load.LENGTH 8 param=3\n"
+        "cfg array.TILE height=7 width=9 param=12\n"
         "end\n"
         ".word 0x0000000000000099  # OPCODE: unknown opcode\n"
         ".zero 2\n"
@@ -104,6 +111,8 @@ def test_every_plain_mnemonic(op: Op) -> None:
         ("cfg array.TILE height=x width=1", "height must be a number, not 'x'"),
         ("cfg load.LENGTH rows=1", "LENGTH has no fields; give one number"),
         ("cfg load.LENGTH 1 2", "cfg takes one value, not '1 2'"),
+        ("cfg load.LENGTH 1 param=16", "param must be 1..15, not 16"),
+        ("cfg load.LENGTH param=1", "cfg must be given unit.REGISTER and a value or its fields"),
         ("cfg load.LENGTH 0x100000000", "LENGTH must be -2147483648..4294967295, not 0x100000000"),
         ("cfg array.MODE 8", "MODE must keep its reserved bits zero (mask 0x1f77), not 0x8"),
         ("sync array load", "sync must be 'sync UNIT on UNIT [pending N]', not 'sync array load'"),

@@ -8,13 +8,13 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
-CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3)
+CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=True)
 BANK = CONFIG.bank_bytes
 
 OPERATIONS = [op for op, row in INSTRUCTIONS.items() if row.unit is not None]
 COMPUTE = [op for op in OPERATIONS if INSTRUCTIONS[op].unit in (Unit.ARRAY, Unit.VECTOR)]
 ARRAY = [op for op in COMPUTE if INSTRUCTIONS[op].unit == Unit.ARRAY]
-WITH_B = [Op.MAT_MUL, Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT]
+WITH_B = [Op.MAT_MUL, Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, Op.NORM]
 """Operations that read region B."""
 
 
@@ -282,15 +282,26 @@ def test_claims(op: Op) -> None:
             [Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT],
         ),
         ("activation", [Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT]),
+        ("softmax", [Op.SOFTMAX]),
+        ("norm", [Op.NORM]),
     ],
 )
 def test_a_feature_has_its_operations(feature: str, ops: list[Op]) -> None:
-    assert {op for op in OPERATIONS if not has(CONFIG.replace(**{feature: False}), op)} == set(ops)
+    nothing: Any = {feature: type(getattr(CONFIG, feature))(0)}
+    assert {op for op in OPERATIONS if not has(CONFIG.replace(**nothing), op)} == set(ops)
 
 
 def test_copies_come_with_any_vector_unit() -> None:
-    nothing = {"pooling": False, "elementwise": False, "activation": False}
+    nothing: dict[str, Any] = {"pooling": False, "elementwise": False, "activation": False, "softmax": 0, "norm": False}
     assert not has(CONFIG.replace(**nothing), Op.MOV)
-    assert all(has(CONFIG.replace(**nothing | {name: True}), Op.MOV) for name in nothing)
+    assert all(has(CONFIG.replace(**nothing | {name: type(nothing[name])(1)}), Op.MOV) for name in nothing)
     assert not has(CONFIG.replace(depthwise="none"), Op.DEPTH_CONV)
     assert all(has(CONFIG, op) for op in INSTRUCTIONS)
+
+
+def test_rows_have_up_to_4096_channels() -> None:
+    """Whole blocks of them: with 3 lanes 1,365 blocks, 4,095 channels."""
+    for blocks, cause in ((1365, Cause.NONE), (1366, Cause.TOO_LARGE)):
+        count = pack(Unit.VECTOR, "BLOCKS", count=blocks, last=1)
+        assert [check(CONFIG, op, legal(op, BLOCKS=count)) for op in (Op.NORM, Op.SOFTMAX)] == [cause] * 2
+        assert check(CONFIG, Op.MOV, legal(Op.MOV, BLOCKS=count)) == Cause.NONE

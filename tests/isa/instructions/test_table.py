@@ -43,6 +43,7 @@ REGISTER = st.sampled_from(sorted(BY_NUMBER.values(), key=lambda r: r.number))
         (cfg(Unit.VECTOR, "POOL_SHIFT", 2), 0x0000_0002_0000_A001),
         (cfg(Unit.STORE, "COUNT", -1), 0xFFFF_FFFF_0000_C801),
         (sync(Unit.ARRAY, Unit.LOAD), 0x0000_0000_0000_0102),
+        (cfg(Unit.STORE, "LENGTH", 7, 5), 0x0000_0007_0005_C701),
         (sync(Unit.STORE, Unit.VECTOR, 5), 0x0000_0005_0002_0302),
     ],
 )
@@ -56,11 +57,11 @@ def test_fields_by_hand() -> None:
     assert unpack(Unit.VECTOR, "SHIFTS", 0x003F_0201) == {"a": 1, "b": 2, "out": 63}
 
 
-@given(REGISTER, U32)
-def test_cfg_decodes_to_what_was_encoded(register: Register, value: int) -> None:
+@given(REGISTER, U32, st.integers(0, 15))
+def test_cfg_decodes_to_what_was_encoded(register: Register, value: int, param: int) -> None:
     value &= register.mask
-    word = cfg(register.unit, register.name, value)
-    assert decode(word) == Decoded(word, Op.CFG, Cause.NONE, register, value, register.unit)
+    word = cfg(register.unit, register.name, value, param)
+    assert decode(word) == Decoded(word, Op.CFG, Cause.NONE, register, value, register.unit, param=param)
 
 
 @given(REGISTER.filter(lambda r: bool(r.fields)), st.data())
@@ -90,7 +91,7 @@ def test_every_word_decodes_and_only_exact_ones_are_legal(word: int) -> None:
     if decoded.op is None:
         assert decoded.fault == Cause.OPCODE
     elif decoded.fault == Cause.NONE and decoded.register is not None:
-        assert cfg(decoded.register.unit, decoded.register.name, decoded.value) == word
+        assert cfg(decoded.register.unit, decoded.register.name, decoded.value, decoded.param) == word
     elif decoded.fault == Cause.NONE and decoded.on is not None and decoded.unit is not None:
         assert sync(decoded.unit, decoded.on, decoded.value) == word
     elif decoded.fault == Cause.NONE:
@@ -104,7 +105,8 @@ def test_every_word_decodes_and_only_exact_ones_are_legal(word: int) -> None:
         (0xFF, Cause.OPCODE),
         (0x0901, Cause.REGISTER),  # LOAD has registers 0..8
         (0xFF01, Cause.REGISTER),
-        (0x1_0001, Cause.RESERVED),  # bit 16 of CFG
+        (0xF_0001, Cause.NONE),  # CFG may name 15 parameters
+        (0x10_0001, Cause.RESERVED),  # bit 20 of CFG
         (0x0000_0008_0000_5701, Cause.RESERVED),  # bit 3 of ARRAY.MODE
         (0x0402, Cause.REGISTER),  # unit 4
         (0x4_0002, Cause.REGISTER),
@@ -151,7 +153,9 @@ ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
     [
         ("taps", {*ARRAY_OPS, Op.POOL}),
         ("two_operands", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD}),
-        ("looks_up", {Op.ACT_LUT}),
+        ("looks_up", {Op.ACT_LUT, Op.SOFTMAX}),
+        ("passes", {Op.SOFTMAX, Op.NORM}),
+        ("records", {Op.NORM}),
         ("int32_input", {Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}),
         ("int32_output", {Op.E32_ADD, Op.E32_SHIFT}),
         ("depthwise", {Op.DEPTH_CONV}),
@@ -159,7 +163,7 @@ ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
         ("full_range", {Op.CONV}),
         ("rescales", {Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU}),
         ("moves", {Op.DMA_READ, Op.DMA_WRITE}),
-        ("reads_b", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.MAT_MUL}),
+        ("reads_b", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, Op.NORM, Op.MAT_MUL}),
     ],
 )
 def test_traits(trait: str, operations: set[Op]) -> None:
@@ -169,7 +173,7 @@ def test_traits(trait: str, operations: set[Op]) -> None:
 
 def test_every_trait_is_documented() -> None:
     flags = {field.name for field in fields(Instruction) if field.type is bool}
-    assert flags == set(TRAITS)
+    assert flags | {"passes"} == set(TRAITS)
 
 
 def test_no_opcode_or_cause_is_written_outside_isa() -> None:

@@ -1,33 +1,13 @@
 """Softmax in integers against measured vectors of both runtimes, float32 arithmetic and hand-worked values."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 from math import exp
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from dovetail.isa.numerics.softmax import onnx_exponentials, softmax_onnx, softmax_tflite, tflite_exponentials
-
-VECTORS = Path(__file__).resolve().parents[4] / "shared/softmax_vectors.npz"
-
-
-def measured(prefix: str) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]]:
-    """Input, result and parameters of every vector; uint8 as int8."""
-    if not VECTORS.exists():
-        pytest.skip("no measured vectors beside the project")
-    with np.load(VECTORS) as file:
-        arrays = {key.removeprefix(prefix): file[key] for key in file.files if key.startswith(prefix)}
-    offset, shift = arrays.pop("offset"), 128 if arrays["x"].dtype == np.uint8 else 0
-    x, y = (arrays.pop(key).astype(np.int16) - shift for key in "xy")
-    for index in range(len(offset) - 1):
-        part = slice(offset[index], offset[index + 1])
-        given = {key: array[index].item() for key, array in arrays.items()}
-        given |= {"y_zp": given["y_zp"] - shift} if "y_zp" in given else {}
-        yield x[part].astype(np.int8), y[part], given
+from tests.softmax import measured
 
 
 def test_every_vector_of_tflite_micro() -> None:

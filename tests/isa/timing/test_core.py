@@ -34,8 +34,15 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def timed(program: RandomProgram, broken: tuple[tuple[int, int], ...]) -> Timeline:
-    settings = {"address": program.program, "base": program.base, "memory_bytes": len(program.memory)}
-    return time_program(program.config, program.words, **settings, broken=broken)
+    return time_program(
+        program.config,
+        program.words,
+        address=program.program,
+        base=program.base,
+        memory_bytes=len(program.memory),
+        parameters=program.parameters,
+        broken=broken,
+    )
 
 
 def assert_equal(one: Timeline, other: Timeline) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -32,8 +33,8 @@ from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY, as_words, front_end_faults
 from dovetail.isa.timing.timeline import FETCH
 from dovetail.sw.random.programs.broken import BREAKS, illegal_program
-from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.random.programs.registers import operations, random_config
+from dovetail.sw.random.programs.legal import RandomProgram, legal_program
+from dovetail.sw.random.programs.registers import MASK, operations, random_config
 
 FRONT_END = 4
 
@@ -43,6 +44,8 @@ FEATURES = {
     "pooling": {Op.POOL},
     "elementwise": {Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT},
     "activation": {Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT},
+    "softmax": {Op.SOFTMAX},
+    "norm": {Op.NORM},
 }
 """Operations that a configuration may lack."""
 
@@ -84,7 +87,10 @@ class UnitState:
 class Stepper:
     """Front end, queues and units, one cycle after the other."""
 
-    def __init__(self, config: Config, words: list[int], address: int, base: int, memory: int) -> None:
+    def __init__(
+        self, config: Config, words: list[int], address: int, base: int, memory: int, parameters: Sequence[int] = ()
+    ) -> None:
+        self.parameters = [0, *parameters, *[0] * (config.parameters - len(parameters))]
         self.config, self.address, self.base, self.memory = config, address, base, memory
         self.words = as_words(words).tolist()
         self.pages = len(self.words) // PAGE_WORDS
@@ -123,6 +129,8 @@ class Stepper:
         if page >= self.pages:
             return Cause.NO_END, self.next
         d = decode(self.words[self.next])
+        if d.fault == Cause.RESERVED or d.param >= len(self.parameters):
+            return Cause.RESERVED, self.next
         if d.fault:
             return d.fault, self.next
         if lacks(self.config, d):
@@ -134,7 +142,9 @@ class Stepper:
         assert d.op is not None
         if d.op == Op.CFG:
             assert d.register is not None
-            entry = Entry("cfg", now, self.next, index=d.register.index, value=d.value)
+            entry = Entry(
+                "cfg", now, self.next, index=d.register.index, value=d.value + self.parameters[d.param] & MASK
+            )
         elif d.op == Op.SYNC:
             assert d.on is not None
             target = max(0, self.dispatched[d.on] - d.value)
@@ -253,11 +263,13 @@ class Stepper:
         state.done += works and entry.kind == "op"
 
 
-def verify(config: Config, words: list[int], address: int, base: int, memory: int) -> Cause:
+def verify(
+    config: Config, words: list[int], address: int, base: int, memory: int, parameters: Sequence[int] = ()
+) -> Cause:
     """Both ways of timing agree; the cause."""
-    stepper = Stepper(config, words, address, base, memory)
+    stepper = Stepper(config, words, address, base, memory, parameters)
     cycles = stepper.run()
-    timeline = time_program(config, words, address=address, base=base, memory_bytes=memory)
+    timeline = time_program(config, words, address=address, base=base, memory_bytes=memory, parameters=parameters)
     columns = (timeline.unit, timeline.op, timeline.pc, timeline.start, timeline.end, timeline.works)
     entries = list(zip(*(c.tolist() for c in columns), strict=True))
     assert sorted(entries) == sorted(stepper.entries)
@@ -287,6 +299,23 @@ def test_illegal_programs_with_every_cause() -> None:
         p = illegal_program(rng, config, count=4)
         found[verify(config, list(p.words), p.program, p.base, p.memory.size)] += 1
     assert set(found) == set(Cause), found
+
+
+@pytest.mark.parametrize("make", [legal_program, illegal_program])
+@pytest.mark.parametrize("parameters", [1, 4, 15])
+def test_programs_with_parameters(parameters: int, make: Callable[..., RandomProgram]) -> None:
+    for seed in range(4):
+        rng = random.Random(f"{seed} {parameters}")
+        p = make(rng, random_config(rng).replace(parameters=parameters), count=4)
+        verify(p.config, list(p.words), p.program, p.base, p.memory.size, p.parameters)
+
+
+def test_a_parameter_that_is_not_built() -> None:
+    end = int(Op.END)
+    word = cfg(Unit.LOAD, "LENGTH", 1, 3)
+    for config, expected in ((Config(parameters=3), Cause.NONE), (Config(parameters=2), Cause.RESERVED)):
+        assert verify(config, [word, end], 0, 0, 4096) == expected
+    assert verify(Config(), [cfg(Unit.LOAD, "LENGTH", 1, 1), end], 0, 0, 4096) == Cause.RESERVED
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -356,7 +385,8 @@ def test_words_come_in_many_forms() -> None:
 @pytest.mark.parametrize("absent", [(), *combinations(FEATURES, 1), tuple(FEATURES)], ids="-".join)
 def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     rng = random.Random(5)
-    config = Config().replace(**{name: name not in absent for name in FEATURES if name != "depth_conv"})
+    features = {name: name not in absent for name in FEATURES if name not in ("depth_conv", "softmax")}
+    config = Config().replace(**features, softmax=int("softmax" not in absent))
     if "depth_conv" in absent:
         config = config.replace(depthwise="none")
     words = [rng.getrandbits(64) & rng.getrandbits(64) & rng.getrandbits(64) for _ in range(3000)]
@@ -366,7 +396,7 @@ def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     assert (Cause.UNIT_ABSENT in faults) == bool(absent)
     for word, fault in zip(words, faults.tolist(), strict=True):
         d = decode(word)
-        expected = d.fault
+        expected = Cause.RESERVED if d.op == Op.CFG and word >> 16 & 15 else d.fault
         if not expected and lacks(config, d):
             expected = Cause.UNIT_ABSENT
         assert fault == expected, hex(word)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dovetail.flows.cli import main
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.analysis.diff import compare
@@ -208,6 +209,16 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
 
 
 # Dumps -------------------------------------------------------------------------------------------
+
+
+def test_norms_that_are_a_step_off_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    network = "zoo:bert_tiny?depth=1&tokens=6&channels=16"
+    units = ("--sram", "64KiB", "--softmax", "1", "--norm", "true", "--effort", "0", "--json")
+    for exact, notes in (((), 1), (("--exact",), 0)):
+        main(["diff", network, *units, *exact])
+        data = json.loads(capsys.readouterr().out)
+        assert [note.partition(",")[0] for note in data["notes"]] == ["layer0_norm1: equal operands"] * notes
+        assert data["equal"] == (not notes)
 
 
 @pytest.mark.parametrize("name", ["attention_block", "shuffle_block"])

@@ -67,7 +67,7 @@ def test_a_known_plan_is_not_searched_for(case: Any, effort: int, searches: list
     assert compiled(graph, config, effort) == wanted
     assert len(searches) == 1
     key = choices.key_of(graph, config, Options(effort=effort), Given())
-    choice = choices.get(key or "")
+    choice = choices.get(key)
     assert choice
     assert (choice.sram < config.sram, choice.cascaded) == (case is of_less_sram, case is in_bands)
 
@@ -76,8 +76,8 @@ def test_what_is_not_so_is_searched_again(searches: list[Partition]) -> None:
     graph, config = of_all_sram()
     wanted = compiled(graph, config)
     key = choices.key_of(graph, config, Options(effort=0), Given())
-    choice = choices.get(key or "")
-    assert key and choice
+    choice = choices.get(key)
+    assert choice
     wrong = [
         choice._replace(cycles=choice.cycles + 1),
         choice._replace(sram=12345),
@@ -115,9 +115,3 @@ def test_keys_tell_weights_and_options_apart() -> None:
     ]
     assert len(set(keys)) == 5
     assert choices.key_of(graph(1), SMALL, Options(), Given()) == keys[0]
-
-
-def test_what_has_no_bytes_has_no_key() -> None:
-    graph, config = of_all_sram()
-    interpreter: Any = (n for n in range(3))
-    assert choices.key_of(graph, config, Options(), Given(where={"x": interpreter})) is None

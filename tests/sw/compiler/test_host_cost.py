@@ -106,6 +106,9 @@ def test_a_table_says_what_everything_else_costs(missing: str, tmp_path: Path) -
         load_host_cost(path)
 
 
+NORMS = "zoo:bert_tiny?depth=1&tokens=4&channels=16"
+
+
 def test_reports_count_what_the_host_takes(tmp_path: Path) -> None:
     """By hand: every node on the host by its tensors, and a round trip per segment."""
     compiled = compile_network("zoo:attention_block", CONFIG, effort=0, host=PLAIN)
@@ -140,17 +143,18 @@ def test_a_clock_of_its_own_keeps_the_host_s_time() -> None:
 def test_kinds_have_rates_of_their_own() -> None:
     compiled = compile_network("zoo:attention_block", CONFIG, effort=0)
     graph = compiled.graph
-    node = next(node for node in graph.nodes if node.op == "softmax")
-    other = next(node for node in graph.nodes if node.op != "softmax" and not isinstance(node, ir.FREE))
-    slow = replace(PLAIN, operators=(OperatorCost("softmax", 1.0, 0.125),))
+    node = next(node for node in graph.nodes if node.op == "qlinearsoftmax")
+    other = next(node for node in graph.nodes if node.op != "qlinearsoftmax" and not isinstance(node, ir.FREE))
+    slow = replace(PLAIN, operators=(OperatorCost("qlinearsoftmax", 1.0, 0.125),))
     assert slow.cycles(graph, node) == 2 * PLAIN.cycles(graph, node)
     assert slow.cycles(graph, other) == PLAIN.cycles(graph, other)
 
 
 def test_a_kind_that_the_host_does_not_run_is_named() -> None:
     """A misspelt one would change nothing, and nobody would know."""
-    cost = replace(PLAIN, operators=(OperatorCost("softmax", 1, 1), OperatorCost("soft_max", 1, 1)))
-    work = compile_network("zoo:attention_block", CONFIG, effort=0, host=cost).report().host_work
+    kinds = ("qlinearsoftmax", "layernormalization", "soft_max")
+    cost = replace(PLAIN, operators=tuple(OperatorCost(kind, 1, 1) for kind in kinds))
+    work = compile_network(NORMS, CONFIG, effort=0, host=cost).report().host_work
     assert (work.unused, work.guessed) == (("soft_max",), ("dequantize_float", "quantize"))
     assert work.basis.endswith(
         "error not measured; without rates of their own, so of unknown error: dequantize_float, quantize;"
@@ -176,9 +180,9 @@ def test_calls_and_results_of_a_kind(tmp_path: Path) -> None:
 
 
 def test_floats_are_a_kind_of_their_own() -> None:
-    graph = compile_network("zoo:attention_block", CONFIG, effort=0).graph
-    node = next(node for node in graph.nodes if node.op == "softmax")
-    kinds = (OperatorCost("softmax_float", 1, 1), OperatorCost("softmax", 2, 2))
+    graph = compile_network(NORMS, CONFIG, effort=0).graph
+    node = next(node for node in graph.nodes if node.op == "layernormalization")
+    kinds = (OperatorCost("layernormalization_float", 1, 1), OperatorCost("layernormalization", 2, 2))
     size = 2 * graph.tensors[node.outputs[0]].size
     assert replace(PLAIN, operators=kinds).cycles(graph, node) == size
     assert replace(PLAIN, operators=kinds[1:]).cycles(graph, node) == size / 2

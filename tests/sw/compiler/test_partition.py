@@ -218,4 +218,4 @@ def test_a_network_of_one_operator_is_not_joined() -> None:
     hosts = [node for node in graph.nodes if isinstance(node, ir.Host) and isinstance(node.payload, OnnxOp)]
     (unit,) = units_of(hosts[:1])
     assert unit.joined is None
-    assert onnx.load_model_from_string(hosts[0].payload.model).graph.node[0].op_type == "Softmax"
+    assert onnx.load_model_from_string(hosts[0].payload.model).graph.node[0].op_type == "QLinearSoftmax"

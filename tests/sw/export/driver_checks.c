@@ -170,6 +170,21 @@ static int check_result(void)
     return 0;
 }
 
+static int check_parameters(void)
+{
+    struct mock mock = fresh();
+    struct dovetail_platform platform = {&mock, read_register, write_register, NULL, NULL, NULL, NULL, NULL};
+    struct dovetail device;
+    CHECK(!dovetail_open(&device, &platform, HASH));
+    CHECK(dovetail_set_parameter(&device, 0, 1) == DOVETAIL_ERROR_INDEX);
+    CHECK(dovetail_set_parameter(&device, DOVETAIL_PARAMETERS + 1, 1) == DOVETAIL_ERROR_INDEX);
+    CHECK(!dovetail_set_parameter(&device, 1, 7) && !dovetail_set_parameter(&device, DOVETAIL_PARAMETERS, 8));
+    CHECK(*at(&mock, DOVETAIL_HOST_PARAM1) == 7 && *at(&mock, DOVETAIL_HOST_PARAM15) == 8);
+    *at(&mock, DOVETAIL_HOST_STATUS) = DOVETAIL_HOST_STATUS_BUSY_MASK;
+    CHECK(dovetail_set_parameter(&device, 1, 9) == DOVETAIL_ERROR_BUSY && *at(&mock, DOVETAIL_HOST_PARAM1) == 7);
+    return 0;
+}
+
 static int check_words(void)
 {
     int status;
@@ -177,9 +192,9 @@ static int check_words(void)
     CHECK(dovetail_microseconds(100000001u, 100000000u) == 1000001u);
     CHECK(dovetail_microseconds(UINT64_MAX, 1) == DOVETAIL_FOREVER && dovetail_microseconds(7, 0) == DOVETAIL_FOREVER);
     CHECK(dovetail_microseconds(UINT64_MAX, 0xffffffffu) == 4294967297000000ull);
-    for (status = DOVETAIL_OK; status >= DOVETAIL_ERROR_HOST; --status)
+    for (status = DOVETAIL_OK; status >= DOVETAIL_ERROR_PARAMETERS; --status)
         CHECK(strcmp(dovetail_status_text(status), "unknown status"));
-    CHECK(!strcmp(dovetail_status_text(DOVETAIL_ERROR_HOST - 1), "unknown status"));
+    CHECK(!strcmp(dovetail_status_text(DOVETAIL_ERROR_PARAMETERS - 1), "unknown status"));
     CHECK(!strcmp(dovetail_cause_text(DOVETAIL_CAUSE_OPCODE), "unknown opcode"));
     CHECK(!strcmp(dovetail_cause_text(99), "unknown cause"));
     return 0;
@@ -187,5 +202,6 @@ static int check_words(void)
 
 int main(void)
 {
-    return check_open() || check_start() || check_polling() || check_interrupt() || check_result() || check_words();
+    return check_open() || check_start() || check_polling() || check_interrupt() || check_result() || check_parameters()
+        || check_words();
 }

@@ -14,6 +14,47 @@ static void show(struct dovetail_tensor *tensor, int status)
     putchar('\n');
 }
 
+static uint32_t never_busy(void *context, uint32_t offset)
+{
+    (void)context;
+    (void)offset;
+    return 0;
+}
+
+static void show_write(void *context, uint32_t offset, uint32_t value)
+{
+    (void)context;
+    printf("write %#" PRIx32 " %" PRIu32 "\n", offset, value);
+}
+
+/* Its run inputs, and what the parameters are for the least and the greatest of each, and beyond. */
+static void show_parameters(const struct dovetail_program *program)
+{
+    const struct dovetail_platform platform = {NULL, never_busy, show_write, NULL, NULL, NULL, NULL, NULL};
+    struct dovetail device = {platform, 0, NULL};
+    struct dovetail_run_input input;
+    uint32_t *values = calloc(program->run_input_count + 1, sizeof *values);
+    uint32_t i;
+    int round;
+    for (round = 0; values && round < 3; ++round) {
+        for (i = 0; i < program->run_input_count; ++i) {
+            const int status = dovetail_program_run_input(program, i, &input);
+            if (!round) {
+                printf("input %d", status);
+                if (!status)
+                    printf(" %.*s %" PRIu32 " %" PRIu32, (int)input.name.bytes, input.name.data, input.low, input.high);
+                putchar('\n');
+            }
+            values[i] = status ? 0 : round ? input.high + (round == 2) : input.low;
+        }
+        if (program->parameter_count) {
+            printf("set %d\n", dovetail_program_set(&device, program, values));
+            printf("run %d\n", device.parameters == program->stream.data);
+        }
+    }
+    free(values);
+}
+
 static void dump(const uint8_t *file, size_t bytes)
 {
     struct dovetail_program program;
@@ -40,6 +81,7 @@ static void dump(const uint8_t *file, size_t bytes)
         show(&tensor, dovetail_program_input(&program, i, &tensor));
     for (i = 0; i <= program.output_count; ++i)
         show(&tensor, dovetail_program_output(&program, i, &tensor));
+    show_parameters(&program);
 }
 
 int main(void)

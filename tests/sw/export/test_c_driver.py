@@ -11,11 +11,12 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_BYTES
+from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import CRC, HEADER, VERSION, Program, Segment, Step, TensorDescriptor
 from dovetail.sw.export.driver_files import driver_files
 
 HERE = Path(__file__).parent
-CONFIG = Config()
+CONFIG = Config(parameters=4)
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FORMAT, CRC_WRONG, CUT, INDEX, HOST = -12, -13, -11, -14, -15
@@ -141,6 +142,28 @@ def test_programs_with_and_without_host_steps(dump: Path) -> None:
     assert lines[1] == f"program {CONFIG.hash:016x} 65536 0"
 
 
+PARAMETERS = Parameters(
+    (RunInput('odd "name"', 3, 500), RunInput("position", 0, 255)),
+    (
+        Formula(-4, (Term("position", 64),)),
+        Formula(5 << 24, (Term("position", 1, 1, 8), Term('odd "name"', 1 << 16, 1, 7, rest=True))),
+        Formula(9),
+        Formula(0, (Term("position", -1, 0, 3, rest=True),)),
+    ),
+)
+
+
+def test_parameters_are_those_of_python(dump: Path) -> None:
+    lines = dumped(dump, replace(program(), parameters=PARAMETERS).to_bytes())
+    first = lines.index('input 0 odd \\"name\\" 3 500')
+    expected = ["input 0 position 0 255"]
+    for values in ({'odd "name"': 3, "position": 0}, {'odd "name"': 500, "position": 255}):
+        found = PARAMETERS.values(values)
+        expected += [f"write {0x84 + 4 * n:#x} {value}" for n, value in enumerate(found)]
+        expected += ["set 0", "run 1"]
+    assert lines[first + 1 :] == [*expected, "set -16", "run 1"]
+
+
 def test_broken_files_are_refused(dump: Path) -> None:
     file = program().to_bytes()
     body = file[: -CRC.size]
@@ -156,7 +179,7 @@ def test_broken_files_are_refused(dump: Path) -> None:
 
 def test_no_header_makes_the_driver_read_elsewhere(dump: Path) -> None:
     """The address sanitizer watches; files have a right CRC and headers with something changed, cut out or put in."""
-    file = program().to_bytes()
+    file = replace(program(), parameters=PARAMETERS).to_bytes()
     magic, version, size, config_hash, _ = HEADER.unpack_from(file)
     header, rest = file[HEADER.size : HEADER.size + size], file[HEADER.size + size : -CRC.size]
     rng = random.Random(0)

@@ -78,7 +78,7 @@ def test_the_manifest_says_what_is_inside() -> None:
     assert manifest["name"] == "zoo:attention_block"
     assert manifest["inputs"][0]["shape"] == [1, 16, 32]
     assert manifest["quantisation"]["rounding"] == "onnx"
-    assert manifest["operators"]["softmax"] == 1
+    assert manifest["operators"]["qlinearsoftmax"] == 1
     assert manifest["macs"] == 4 * 16 * 32 * 32 + 2 * 16 * 16 * 32
 
 

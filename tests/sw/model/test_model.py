@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +33,15 @@ from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.random.programs.registers import (
     DATA_BYTES,
     legal_registers,
+    norm_records,
     operations,
     random_config,
+    softmax_table,
     strange_registers,
     weight_stream,
 )
+from tests.norm import normed
+from tests.softmax import shares
 
 M32 = 0xFFFF_FFFF
 BASE = 4096
@@ -205,6 +210,39 @@ def run_array(machine: Machine, op: Op) -> None:
                         machine.write(oy, ox, block * lanes + g, item, values[g : min(g + config.requant_lanes, past)])
 
 
+def softmax(machine: Machine, oy: int, ox: int, k: int) -> int:
+    """Element k of a row, of which all are made."""
+    v, n = machine.v, (machine.v["BLOCKS", "count"] - 1) * machine.config.vector_lanes + machine.v["BLOCKS", "last"]
+    valid = (v["POOL_COUNT", "count"] + oy * v["B_Y_STEP"] + ox * v["B_X_STEP"]) % (1 << 16)
+    zero_b = signed(v["B_ZERO", "zero_b"], 8) & 0xFF
+    table = [machine.sram[v["B_ADDR"] + i] if i < v["B_BYTES"] else zero_b for i in range(1024)]
+    return shares(
+        [machine.byte(oy, ox, 0, 0, i) for i in range(n)],
+        [int.from_bytes(table[i : i + 4], "little") for i in range(0, 1024, 4)],
+        onnx=bool(v["MODE", "rounding"]),
+        counts=[i < valid for i in range(n)],
+        levels=v["OUT_MULT", "mult"],
+        zero=signed(v["QUANT", "zero_out"], 8),
+    )[k]
+
+
+def norm(machine: Machine, oy: int, ox: int, k: int) -> int:
+    """Element k of a row, of which all are made."""
+    v, lanes = machine.v, machine.config.vector_lanes
+    n = (v["BLOCKS", "count"] - 1) * lanes + v["BLOCKS", "last"]
+
+    def word(i: int, number: int) -> int:
+        offset = 4 * (2 * lanes * (i // lanes) + lanes * number + i % lanes)
+        place = v["B_ADDR"] + offset
+        return int.from_bytes(machine.sram[place : place + 4], "little") if offset + 4 <= v["B_BYTES"] else 0
+
+    quant = {name: signed(v["QUANT", name], 8) for name in ("zero_in", "zero_out", "lo", "hi")}
+    row = [machine.byte(oy, ox, 0, 0, i) for i in range(n)]
+    records = [(word(i, 0), word(i, 1)) for i in range(n)]
+    epsilon = v["SUM_BIAS"] | v["B_MULT"] % (1 << 24) << 32
+    return normed(row, records, **quant, epsilon=epsilon, rms=not v["MODE", "subtract"])[k]
+
+
 def run_vector(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     lanes = config.vector_lanes
@@ -347,6 +385,8 @@ FORMULAS: dict[Op, Callable[[Machine, int, int, int], int]] = {
     Op.E32_ADD: add32,
     Op.E32_SHIFT: shifted,
     Op.REQUANT: requantised,
+    Op.SOFTMAX: softmax,
+    Op.NORM: norm,
 }
 """What VECTOR's operations make of an output pixel and channel, one by one."""
 
@@ -382,9 +422,10 @@ RUN: dict[Unit, Callable[[Machine, Op], None]] = {
 
 def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: bool = False) -> None:
     rng = random.Random(seed)
-    config = random_config(rng, vector=True)
+    more: dict[Op, dict[str, Any]] = {Op.SOFTMAX: {"softmax": 1}, Op.NORM: {"norm": True}}
+    config = random_config(rng, vector=True).replace(**more.get(op, {}))
     while op not in operations(config) or config.macs_per_cycle > 300:
-        config = random_config(rng, vector=True)
+        config = random_config(rng, vector=True).replace(**more.get(op, {}))
     unit = INSTRUCTIONS[op].unit
     assert unit is not None
     values = legal_registers(rng, config, op)
@@ -396,6 +437,10 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     if unit == Unit.ARRAY and rng.random() < 0.8:
         stream = weight_stream(rng, config, op, values)[: values["W_BYTES"]]
         sram.data[values["W_ADDR"] : values["W_ADDR"] + len(stream)] = np.frombuffer(stream, np.uint8)
+    if op in more and rng.random() < 0.8:
+        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
+        table = made[: values["B_BYTES"]]
+        sram.data[values["B_ADDR"] : values["B_ADDR"] + len(table)] = np.frombuffer(table, np.uint8)
     sram.touch(0, config.sram)
     machine = Machine(config, view, bytearray(sram.data.tobytes()), bytearray(memory.tobytes()))
     UNITS[unit](config).execute(op, view, sram, SystemMemory(memory, BASE))
@@ -508,7 +553,7 @@ def test_runs_repeat_and_reset_forgets() -> None:
     results = []
     for _ in range(2):
         memory = program.fresh_memory()
-        model.run(memory, program.program, program.pages, program.base)
+        model.run(memory, *program.arguments)
         results.append(memory.tobytes() + model.read_sram().tobytes())
         model.reset()
     assert results[0] == results[1]

@@ -722,6 +722,38 @@ def test_what_is_no_layer_normalisation(given: dict[str, int]) -> None:
     assert "LayerNormalization" not in kinds(settled(net.model()))
 
 
+def rms_norm(net: Net, square: str, quotient: str, axis: int = -1, width: int = 8) -> None:
+    """Of a (1, 6, 8) tensor, with a factor of `width` elements."""
+    x = net.op("Relu", "x")
+    squared = net.op(square, x, x if square == "Mul" else net.constant(2))
+    root = net.op("Sqrt", net.op("Add", net.op("ReduceMean", squared, axes=[axis], keepdims=1), net.constant(1e-5)))
+    match quotient:
+        case "Div":
+            normal = net.op("Div", x, root)
+        case "Reciprocal":
+            normal = net.op("Mul", x, net.op("Reciprocal", root))
+        case _:
+            normal = net.op("Mul", x, net.op("Div", net.constant(1), root))
+    net.op("Mul", net.weights(width), normal)
+
+
+@pytest.mark.parametrize("quotient", ["Div", "Reciprocal", "one by root"])
+@pytest.mark.parametrize("square", ["Mul", "Pow"])
+def test_rms_normalisation(square: str, quotient: str) -> None:
+    net = Net(1, 6, 8)
+    rms_norm(net, square, quotient)
+    result = settled(net.model())
+    assert kinds(result) == {"Relu": 1, "RMSNormalization": 1}
+    assert {opset.domain: opset.version for opset in result.opset_import}[""] == 23
+
+
+@pytest.mark.parametrize("given", [{"axis": 1}, {"width": 1}])
+def test_what_is_no_rms_normalisation(given: dict[str, int]) -> None:
+    net = Net(1, 6, 8)
+    rms_norm(net, "Mul", "Div", **given)
+    assert "RMSNormalization" not in kinds(settled(net.model()))
+
+
 # Networks -----------------------------------------------------------------------------------------
 
 LIGHT_KINDS = {

@@ -154,13 +154,13 @@ def test_a_cache_is_rounded_once(quantised: Quantised) -> None:
 
 def test_a_cache_stays_in_the_order_of_the_file(quantised: Quantised) -> None:
     """Products read its rows, not images: no byte moves but those of the new row's halves."""
-    graph = load(NetworkFile("step", quantised.model.SerializeToString()))
+    graph = load(NetworkFile("step", quantised.model.SerializeToString(), states={}))
     assert {port.name for port in graph.inputs if not port.layout.is_plain} == set()
     assert [node.name for node in graph.nodes if node.op == "transpose"] == []
 
 
 def test_outputs_equal_the_integer_kernels(quantised: Quantised) -> None:
-    compiled = compile_network(load(NetworkFile("step", quantised.model.SerializeToString())), Config())
+    compiled = compile_network(load(NetworkFile("step", quantised.model.SerializeToString(), states={})), Config())
     for sample, expected in walk(uint8_form(quantised.model), 12):
         outputs = compiled.run(sample).outputs
         for name, value in expected.items():

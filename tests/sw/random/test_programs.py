@@ -21,7 +21,7 @@ from dovetail.sw.random.programs.registers import operations, random_config
 
 def run(program: RandomProgram) -> tuple[Cause, bytes]:
     model = Model(program.config)
-    result = model.run(program.fresh_memory(), program.program, program.pages, program.base)
+    result = model.run(program.fresh_memory(), *program.arguments)
     assert not races(result.timeline, program.base)
     for counters in result.counters.values():
         assert counters.busy + counters.config + counters.token + counters.idle == result.cycles

@@ -31,7 +31,7 @@ def test_every_target_is_hit(config: Config, target: tuple[Op, Cause]) -> None:
     program = targeted_program(rng, config, target)
     assert program is not None
     assert ends_in(program) == target
-    fault = Model(config).run(program.fresh_memory(), program.program, program.pages, program.base).fault
+    fault = Model(config).run(program.fresh_memory(), *program.arguments).fault
     assert fault is not None and fault.cause == target[1]
     assert program.words[fault.pc] & 0xFF == target[0]
 

@@ -63,8 +63,8 @@ def test_the_rest_of_memory_does_not_matter(seed: int) -> None:
     pages = np.zeros_like(found.taken)
     pages[program.program : program.program + len(words)] = True
     other = np.where(found.taken | pages, program.memory, program.memory ^ 0x5A)
-    expected = Model(config).run(program.memory.copy(), program.program, program.pages, program.base)
-    result = Model(config).run(other.copy(), program.program, program.pages, program.base)
+    expected = Model(config).run(program.memory.copy(), *program.arguments)
+    result = Model(config).run(other.copy(), *program.arguments)
     assert expected.fault is None and result.fault is None
     assert np.array_equal(result.memory[found.stored], expected.memory[found.stored])
     assert np.array_equal(expected.memory[~found.stored], program.memory[~found.stored])

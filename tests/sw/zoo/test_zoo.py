@@ -22,6 +22,7 @@ MACS = {
     "efficientnet_lite0?width=0.5&depth=0.6&resolution=96": 22_176_272,
     "vit_tiny?depth=2&resolution=64": 17_813_760,
     "bert_tiny?depth=1&tokens=40": 8_273_920,
+    "kwt?depth=1": 98 * 40 * 64 + 99 * 12 * 64 * 64 + 2 * 99 * 99 * 64 + 64 * 35,
     "mobilenet_v1": 568_741_376,
     "mobilenet_v1?width=0.25&resolution=128": 13_570_304,
     "resnet18?width=0.25&resolution=64": 11_187_200,
@@ -107,6 +108,7 @@ def test_transformers_have_their_published_sizes() -> None:
     for name, macs, weights, biases in (
         ("vit_tiny", 1_253_683_200, 5_647_872, 12 * (4 + 5) * 192 + 192 + 1000),
         ("bert_tiny", 58_720_256, 2 * 12 * 128 * 128, 2 * (4 + 5) * 128),
+        ("kwt", 73_700_032, 12 * 12 * 64 * 64 + 40 * 64 + 64 * 35, 12 * (4 + 5) * 64 + 64 + 35),
     ):
         graph = load(f"zoo:{name}")
         layers = [node for node in graph.nodes if isinstance(node, ir.Conv)]
@@ -115,10 +117,11 @@ def test_transformers_have_their_published_sizes() -> None:
         assert sum(node.bias.size for node in layers) == biases
 
 
-SOFTMAX, NORM = ["dequantize", "softmax", "quantize"], ["dequantize", "layernormalization", "quantize"]
+SOFTMAX, NORM = ["qlinearsoftmax"], ["dequantize", "layernormalization", "quantize"]
 HOSTED = {
     "attention_block": SOFTMAX,
     "bert_tiny?depth=1&tokens=40": [*SOFTMAX, *NORM, *NORM],
+    "kwt?depth=1": [*SOFTMAX, *NORM, *NORM, *NORM],
     "vit_tiny?depth=2&resolution=64": [*2 * [*NORM, *SOFTMAX, *NORM], *NORM],
 }
 

@@ -1,5 +1,6 @@
 """Networks with the operations: whole on the accelerator, and equal to ONNX Runtime."""
 
+import csv
 import pickle
 import subprocess
 import sys
@@ -96,6 +97,17 @@ def test_a_network_reaches_other_processes(quantised: Path) -> None:
     script = "import pickle, sys; print([node.op for node in pickle.load(sys.stdin.buffer).nodes])"
     found = subprocess.run([sys.executable, "-c", script], input=graph, capture_output=True, check=True)
     assert found.stdout.count(b"'prelu'") == 2
+
+
+def test_a_sweep_says_what_it_buys(quantised: Path, tmp_path: Path) -> None:
+    """In a process of its own, in which nobody has loaded the operations."""
+    script = "import sys; from dovetail.flows.cli import main; sys.exit(main(sys.argv[1:]))"
+    options = ["--extensions", "none,own_instruction", "--lanes", "8x8", "--sram", "64KiB", "--output"]
+    command = [sys.executable, "-c", script, "sweep", quantised, *options, tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "results.csv").open() as file:
+        found = {row["extensions"]: (int(row["cycles"]), int(row["host_nodes"])) for row in csv.DictReader(file)}
+    assert found == {"none": (8583, 4), "own_instruction": (8661, 2)}
 
 
 @pytest.mark.slow

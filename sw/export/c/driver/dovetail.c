@@ -36,6 +36,7 @@ int dovetail_open(struct dovetail *device, const struct dovetail_platform *platf
 {
     device->platform = *platform;
     device->config_hash = config_hash;
+    device->parameters = NULL;
     if (get(device, DOVETAIL_HOST_ID) != DOVETAIL_HOST_ID_VALUE)
         return DOVETAIL_ERROR_ID;
     if (get(device, DOVETAIL_HOST_VERSION) != DOVETAIL_HOST_VERSION_VALUE)
@@ -68,6 +69,17 @@ int dovetail_run(struct dovetail *device, const struct dovetail_memory *memory, 
     if (status == DOVETAIL_OK || status == DOVETAIL_ERROR_FAULT)
         (void)dovetail_invalidate(device, memory, 0, memory->bytes);
     return status;
+}
+
+int dovetail_set_parameter(struct dovetail *device, uint32_t number, uint32_t value)
+{
+    if (!number || number > DOVETAIL_PARAMETERS)
+        return DOVETAIL_ERROR_INDEX;
+    if (is_busy(device))
+        return DOVETAIL_ERROR_BUSY;
+    set(device, DOVETAIL_HOST_PARAM1 + 4 * (number - 1), value);
+    device->parameters = NULL;
+    return DOVETAIL_OK;
 }
 
 int dovetail_start(struct dovetail *device, const struct dovetail_memory *memory, uint32_t program, uint32_t pages)
@@ -205,9 +217,13 @@ const char *dovetail_status_text(int status)
     case DOVETAIL_ERROR_CRC:
         return "the program file is damaged: its CRC does not match";
     case DOVETAIL_ERROR_INDEX:
-        return "the program has no segment, input or output of this number";
+        return "the program has no segment, input, output or parameter of this number";
     case DOVETAIL_ERROR_HOST:
         return "parts of the network run on the host, which this driver does not do: see `dovetail codegen`";
+    case DOVETAIL_ERROR_RANGE:
+        return "a run input, such as a position, is outside the range that the program file says";
+    case DOVETAIL_ERROR_PARAMETERS:
+        return "the program has parameters: give the run's inputs to dovetail_program_set() first";
     default:
         return "unknown status";
     }

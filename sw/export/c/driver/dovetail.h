@@ -41,7 +41,9 @@ enum dovetail_status {
     DOVETAIL_ERROR_FORMAT = -12,   /* a program file of another version, or with a header that is not understood */
     DOVETAIL_ERROR_CRC = -13,      /* a damaged program file */
     DOVETAIL_ERROR_INDEX = -14,    /* the program has no such segment, input or output */
-    DOVETAIL_ERROR_HOST = -15      /* the program has steps of the host */
+    DOVETAIL_ERROR_HOST = -15,     /* the program has steps of the host */
+    DOVETAIL_ERROR_RANGE = -16,    /* a run input is outside its range */
+    DOVETAIL_ERROR_PARAMETERS = -17 /* the program's parameters have not been set */
 };
 
 /* A time limit that never comes. */
@@ -98,6 +100,7 @@ struct dovetail_result {
 struct dovetail {
     struct dovetail_platform platform;
     uint64_t config_hash;
+    const void *parameters; /* the program whose parameters are set */
 };
 
 /* --- one accelerator ------------------------------------------------------------------------------------------- */
@@ -119,6 +122,11 @@ uint64_t dovetail_config_hash(const struct dovetail *device);
  * All errors of dovetail_start() and dovetail_wait(). */
 int dovetail_run(struct dovetail *device, const struct dovetail_memory *memory, uint32_t program, uint32_t pages,
                  uint64_t timeout, struct dovetail_result *result);
+
+/* Set the host register PARAM of a number, from 1 to DOVETAIL_PARAMETERS, whose value a program may add to its own. It
+ * keeps it from run to run. The accelerator must have as many. dovetail_program_set() sets all that a program file needs.
+ * ERROR_INDEX, ERROR_BUSY. */
+int dovetail_set_parameter(struct dovetail *device, uint32_t number, uint32_t value);
 
 /* Start a program and return at once. The caller has flushed what the program reads, and leaves memory alone until the
  * end.

@@ -79,7 +79,7 @@ int dovetail_program_open(struct dovetail_program *program, const void *data, si
     static const char magic[] = DOVETAIL_PROGRAM_MAGIC;
     const uint8_t *file = data;
     const uint8_t *sections;
-    struct dovetail_text header;
+    struct dovetail_text header, parameters;
     size_t i, left;
     if (bytes < HEADER_BYTES + CRC_BYTES)
         return DOVETAIL_ERROR_FILE;
@@ -106,6 +106,11 @@ int dovetail_program_open(struct dovetail_program *program, const void *data, si
     program->input_count = dovetail_json_length(program->inputs);
     program->output_count = dovetail_json_length(program->outputs);
     program->host_steps = count_host_steps(dovetail_json_member(header, "steps"));
+    parameters = dovetail_json_member(header, "parameters");
+    program->run_inputs = dovetail_json_member(parameters, "inputs");
+    program->formulas = dovetail_json_member(parameters, "formulas");
+    program->run_input_count = dovetail_json_length(program->run_inputs);
+    program->parameter_count = dovetail_json_length(program->formulas);
     if (!field(header, "memory_bytes", &program->memory_bytes)
         || !take_image(dovetail_json_member(header, "stream"), &program->stream, &sections, &left)
         || !take_image(dovetail_json_member(header, "constants"), &program->constants, &sections, &left))
@@ -204,6 +209,91 @@ int dovetail_program_output(const struct dovetail_program *program, uint32_t ind
     return find_tensor(program->outputs, index, tensor);
 }
 
+/* --- parameters -------------------------------------------------------------------------------------------------- */
+
+int dovetail_program_run_input(const struct dovetail_program *program, uint32_t index,
+                               struct dovetail_run_input *input)
+{
+    const struct dovetail_text row = dovetail_json_element(program->run_inputs, index);
+    if (!row.bytes)
+        return DOVETAIL_ERROR_INDEX;
+    input->name = dovetail_json_member(row, "name");
+    if (input->name.bytes < 2 || !field(row, "low", &input->low) || !field(row, "high", &input->high))
+        return DOVETAIL_ERROR_FORMAT;
+    ++input->name.data;
+    input->name.bytes -= 2;
+    return DOVETAIL_OK;
+}
+
+/* The value of the run input that a term names: whether there is one. */
+static int value_of(const struct dovetail_program *program, struct dovetail_text name, const uint32_t *values,
+                    uint32_t *value)
+{
+    struct dovetail_run_input input;
+    uint32_t index;
+    for (index = 0; !dovetail_program_run_input(program, index, &input); ++index) {
+        size_t i = 0;
+        if (input.name.bytes + 2 != name.bytes)
+            continue;
+        while (i < input.name.bytes && input.name.data[i] == name.data[i + 1])
+            ++i;
+        if (i == input.name.bytes) {
+            *value = values[index];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Adds a term of a formula, modulo 2^32, to `sum`: whether it is understood. */
+static int add_term(const struct dovetail_program *program, struct dovetail_text term, const uint32_t *values,
+                    uint32_t *sum)
+{
+    const struct dovetail_text rest = dovetail_json_member(term, "rest");
+    uint32_t value, step, offset, divisor;
+    uint64_t number;
+    if (!value_of(program, dovetail_json_member(term, "input"), values, &value) || !field(term, "step", &step)
+        || !field(term, "offset", &offset) || !field(term, "divisor", &divisor) || !divisor || !rest.bytes)
+        return 0;
+    number = (uint64_t)value + offset;
+    if (rest.data[0] == 't')
+        number = number ? (number - 1) % divisor + 1 : divisor;
+    else
+        number = (number + divisor - 1) / divisor;
+    *sum += (uint32_t)(step * number);
+    return 1;
+}
+
+int dovetail_program_set(struct dovetail *device, const struct dovetail_program *program, const uint32_t *values)
+{
+    uint32_t index;
+    for (index = 0; index < program->run_input_count; ++index) {
+        struct dovetail_run_input input;
+        const int status = dovetail_program_run_input(program, index, &input);
+        if (status)
+            return status;
+        if (values[index] < input.low || values[index] > input.high)
+            return DOVETAIL_ERROR_RANGE;
+    }
+    for (index = 0; index < program->parameter_count; ++index) {
+        const struct dovetail_text formula = dovetail_json_element(program->formulas, index);
+        const struct dovetail_text terms = dovetail_json_member(formula, "terms");
+        const uint32_t count = dovetail_json_length(terms);
+        uint32_t value, term;
+        int status;
+        if (!field(formula, "base", &value))
+            return DOVETAIL_ERROR_FORMAT;
+        for (term = 0; term < count; ++term)
+            if (!add_term(program, dovetail_json_element(terms, term), values, &value))
+                return DOVETAIL_ERROR_FORMAT;
+        status = dovetail_set_parameter(device, index + 1, value);
+        if (status)
+            return status;
+    }
+    device->parameters = program->stream.data;
+    return DOVETAIL_OK;
+}
+
 /* --- memory and runs --------------------------------------------------------------------------------------------- */
 
 static int load_image(const struct dovetail *device, const struct dovetail_memory *memory,
@@ -285,6 +375,8 @@ int dovetail_program_run(struct dovetail *device, const struct dovetail_memory *
     struct dovetail_result sum = nothing;
     int status = program->host_steps ? DOVETAIL_ERROR_HOST : DOVETAIL_OK;
     uint32_t index;
+    if (!status && program->parameter_count && device->parameters != program->stream.data)
+        status = DOVETAIL_ERROR_PARAMETERS;
     for (index = 0; index < program->segment_count && !status; ++index) {
         struct dovetail_segment segment;
         struct dovetail_result one = nothing;

@@ -38,6 +38,8 @@ struct dovetail_program {
     uint32_t host_steps; /* parts of the network that the accelerator does not run */
     struct dovetail_image stream, constants;
     struct dovetail_text segments, inputs, outputs; /* arrays of the header */
+    uint32_t run_input_count, parameter_count;
+    struct dovetail_text run_inputs, formulas; /* of its parameters */
 };
 
 /* A part of a program that the accelerator runs by itself: dovetail_run(..., address, pages, ...). */
@@ -55,6 +57,12 @@ struct dovetail_tensor {
     size_t bytes, run, step;
 };
 
+/* A whole number that each run is given, such as a position: `low` to `high`. */
+struct dovetail_run_input {
+    struct dovetail_text name;
+    uint32_t low, high;
+};
+
 /* Look at a program file in memory and check its CRC. `data` must stay where it is as long as the program is used.
  * ERROR_FILE, ERROR_CRC, ERROR_FORMAT. */
 int dovetail_program_open(struct dovetail_program *program, const void *data, size_t bytes);
@@ -64,6 +72,15 @@ int dovetail_program_open(struct dovetail_program *program, const void *data, si
 int dovetail_program_segment(const struct dovetail_program *program, uint32_t index, struct dovetail_segment *segment);
 int dovetail_program_input(const struct dovetail_program *program, uint32_t index, struct dovetail_tensor *tensor);
 int dovetail_program_output(const struct dovetail_program *program, uint32_t index, struct dovetail_tensor *tensor);
+
+/* Run input number `index`, from 0 on.
+ * ERROR_INDEX, ERROR_FORMAT. */
+int dovetail_program_run_input(const struct dovetail_program *program, uint32_t index,
+                               struct dovetail_run_input *input);
+
+/* Set the program's parameters for the runs to come, from a value for each run input, in order.
+ * ERROR_RANGE, ERROR_FORMAT; ERROR_BUSY. */
+int dovetail_program_set(struct dovetail *device, const struct dovetail_program *program, const uint32_t *values);
 
 /* Put instructions and constants into shared memory; they stay there from run to run.
  * ERROR_CONFIG (not the configuration that the device was opened for), ERROR_MEMORY. */
@@ -79,7 +96,8 @@ int dovetail_tensor_read(const struct dovetail *device, const struct dovetail_me
 
 /* Run all segments, one after the other, each within `timeout` microseconds. `result` (may be NULL) receives the sums
  * of cycles and counters, and the last segment's cause and fault_pc.
- * ERROR_HOST if the network has steps on the host; all errors of dovetail_start() and dovetail_wait(). */
+ * ERROR_HOST if the network has steps on the host; ERROR_PARAMETERS if it has parameters and the last
+ * dovetail_program_set() was not for it; all errors of dovetail_start() and dovetail_wait(). */
 int dovetail_program_run(struct dovetail *device, const struct dovetail_memory *memory,
                          const struct dovetail_program *program, uint64_t timeout, struct dovetail_result *result);
 

@@ -22,7 +22,19 @@ MOVES = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", 
 CUTS = ("Slice", "Split")
 """Operators that keep a part of the elements."""
 
-_PASS = ("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Add", "Sub", "Mul", "Softmax", "Cast")
+_PASS = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "Identity",
+    "Relu",
+    "Clip",
+    "Add",
+    "Sub",
+    "Mul",
+    "Softmax",
+    "Cast",
+    "ScatterElements",
+)
 _ROWS = ("Transpose", "Reshape", "Flatten", "MatMul", "Gemm", "QLinearMatMul", "QGemm")
 
 
@@ -211,6 +223,43 @@ def _concat(scope: Scope, node: OnnxNode) -> bool:
     return True
 
 
+def _scatter(scope: Scope, node: OnnxNode) -> bool:
+    """Rows in place of others, of one quantisation."""
+    ends = [scope.sources.get(node.inputs[0]), scope.sources.get(node.inputs[2])]
+    known = [end for end in ends if end is not None]
+    if len(known) < 2 or known[0].quant != known[1].quant or node.attributes.get("reduction", b"none") != b"none":
+        return False
+    quant = known[0].quant
+    state, rows = (scope.builder.plain(end.value) for end in known)
+    place = _place(scope, node, rows)
+    if place is not None:
+        value = scope.builder.update(node, state, rows, place, quant)
+    else:
+        values = {node.inputs[0]: state, node.inputs[2]: rows}
+        places, constants = scope.constant(node.inputs[1]), dict[str, Array]()
+        if places is None:
+            values[node.inputs[1]] = scope.value(node.inputs[1])
+        else:
+            constants[node.inputs[1]] = places
+        value = scope.builder.onnx_node([node], values, constants)[node.outputs[0]]
+        scope.builder.annotate(value, quant)
+    scope.sources[node.outputs[0]] = Source(value, quant)
+    return True
+
+
+def _place(scope: Scope, node: OnnxNode, rows: Value) -> Value | None:
+    """The number of the one row that a ScatterElements replaces; None if it does something else: its indices must be
+    one whole number, expanded."""
+    expand = next((n for n in scope.file.nodes if node.inputs[1] in n.outputs and n.op == "Expand"), None)
+    if expand is None or rows.shape[int(node.attributes.get("axis", 0))] != 1:
+        return None
+    place = scope.values.get(expand.inputs[0])
+    sizes = scope.constant(expand.inputs[1])
+    if place is None or place.dtype not in ("int32", "int64") or scope.builder.tensors[place.tensor].size != 1:
+        return None
+    return place if sizes is not None and tuple(sizes.tolist()) == rows.shape else None
+
+
 def _pad(scope: Scope, node: OnnxNode) -> bool:
     """Padding of height, width and channels with real zero."""
     source, sizes = scope.sources.get(node.inputs[0]), scope.constant(node.input(1))
@@ -266,6 +315,7 @@ NODES = {
     "Pad": _pad,
     "QLinearConcat": _qlinear_concat,
     "Resize": _enlarge,
+    "ScatterElements": _scatter,
     "Shape": _shape,
 }
 BETWEEN = {"Concat": _joined}

@@ -186,11 +186,13 @@ def test_vector_reads(seed: int) -> None:
     parts = split(config, op, view)
     reads = view["TILE", "height"] * view["TILE", "width"]
     reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + INSTRUCTIONS[op].two_operands
+    reads *= {Op.SOFTMAX: 1 + config.vector_lanes, Op.NORM: 2}.get(op, 1)
     idle = reads * (config.vector_lanes - view["BLOCKS", "last"])
     assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vector_lanes)
-    table = ceil_div(256, 1 << config.vector_lanes.bit_length() - 1) if op == Op.ACT_LUT else 0
+    table = {Op.ACT_LUT: 256, Op.SOFTMAX: 1024}.get(op, 0) // (1 << config.vector_lanes.bit_length() - 1)
     spent = parts.get("vector", 0) + parts.get("vector_lanes", 0)
-    assert spent == table + reads * view["BLOCKS", "count"]
+    records = 2 * view.pixels * view["BLOCKS", "count"] if op == Op.NORM else 0
+    assert spent == table + records + reads * view["BLOCKS", "count"]
 
 
 def test_convolution_by_hand() -> None:

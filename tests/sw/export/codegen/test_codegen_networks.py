@@ -95,6 +95,12 @@ def test_blocks(name: str, config: Config, check: Check) -> None:
     check(compile_network(f"zoo:{name}", config, effort=0))
 
 
+def test_a_transformer_without_the_host(check: Check) -> None:
+    config = replace(SMALL, softmax=1, norm=True)
+    built = check(compile_network("zoo:bert_tiny?depth=1&tokens=6&channels=16", config, effort=0))
+    assert (built.project.kernels, built.project.inexact) == ((), ())
+
+
 @pytest.mark.parametrize("words", ["", "integer-sums"])
 def test_a_quantised_transformer(words: str, tmp_path: Path, check: Check) -> None:
     """Its class token is joined and its sums are computed in float, two of them together with a layer norm."""

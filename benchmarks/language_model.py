@@ -1,0 +1,116 @@
+"""How well a quantised language model keeps to the float one: `python -m benchmarks.language_model --help`.
+
+For each scheme the decoder is quantised on texts that the float model has written from other beginnings, and then reads
+the given texts, token by token, with its own cache. Told are the share of positions at which it finds the same token
+likeliest as the float model, and the mean negative log likelihood of the texts' tokens. It runs in ONNX Runtime, on the
+form that gives the accelerator's bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from dovetail.sw.files.vocabulary import BEGIN, Vocabulary
+from dovetail.sw.frontend import read
+from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
+from dovetail.sw.frontend.onnx.states import States
+from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.host.onnx_session import Session
+from dovetail.sw.network.layout import Array, Sample
+from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph, float_model
+from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.scheme import Scheme
+from dovetail.sw.quantise.smoothing import smooth
+
+BEGINNINGS = ("One day", "Tom and his dog", "The sun was", "She wanted a cake. Her mom said", "Lily", "")
+"""Of the texts of calibration."""
+LENGTH = 240
+SCHEMES = ("", "minmax", "kl", "percentile=99.9", "integer-sums", "integer-sums minmax", "integer-sums percentile=99.9")
+
+
+class Model:
+    """A decoder in ONNX Runtime with inputs ``tokens`` and ``pos``, and its caches."""
+
+    def __init__(self, model: onnx.ModelProto, states: States) -> None:
+        self.session, self.states = Session(model), states
+        self.start: dict[str, Array] = {
+            value.name: np.zeros([dim.dim_value for dim in value.type.tensor_type.shape.dim], np.float32)
+            for value in model.graph.input
+            if value.name in states
+        }
+
+    def walk(self, tokens: Sequence[int]) -> Iterator[tuple[Sample, NDArray[np.float32]]]:
+        """Inputs and logits of each position; ``tokens`` may grow meanwhile."""
+        state, position = self.start, 0
+        while position < len(tokens):
+            sample = {"tokens": np.array([[tokens[position]]]), "pos": np.array([position]), **state}
+            results = self.session.run(sample)
+            yield sample, results["logits"].ravel()
+            state = {name: results[output] for name, output in self.states.items()}
+            position += 1
+
+    def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Of all positions."""
+        return np.array([logits for _, logits in self.walk(tokens)])
+
+
+def written(model: Model, beginning: list[int], random: np.random.Generator) -> list[Sample]:
+    """The steps of a text: the beginning, then tokens drawn by their likelihood."""
+    tokens, samples = list(beginning), list[Sample]()
+    for position, (sample, logits) in enumerate(model.walk(tokens)):
+        samples.append(sample)
+        if position == len(tokens) - 1 and len(tokens) < LENGTH:
+            share = np.exp(logits.astype(np.float64) - logits.max())
+            token = int(random.choice(len(share), p=share / share.sum()))
+            if token == BEGIN:
+                break
+            tokens.append(token)
+    return samples
+
+
+def likelihood(logits: NDArray[np.float32], tokens: Sequence[int]) -> float:
+    """Mean negative log likelihood of each token behind those before it."""
+    values = logits[: len(tokens) - 1].astype(np.float64)
+    values -= values.max(axis=1, keepdims=True)
+    shares = values - np.log(np.exp(values).sum(axis=1, keepdims=True))
+    return float(-shares[np.arange(len(values)), list(tokens[1:])].mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, help="a float decoder of inputs tokens, pos and past_k_0, ...")
+    parser.add_argument("--texts", type=Path, required=True, help="JSON: objects with tokens")
+    parser.add_argument("--vocabulary", type=Path, required=True)
+    parser.add_argument("--length", type=int, default=256, help="rows of the cache")
+    parser.add_argument("--scheme", action="append", default=[], help="of `dovetail quantise`; default: several")
+    parser.add_argument("--smooth", action="store_true", help="smooth channels first")
+    args = parser.parse_args()
+    shape = (1, 4, args.length, 8)
+    source = ParsedOnnx(read(args.model), {"past_k_0": shape})
+    graph = FloatGraph(float_model(source))
+    exact, words = Model(graph.model, source.states), Vocabulary.read(args.vocabulary)
+    random = np.random.default_rng(1)
+    samples = [sample for text in BEGINNINGS for sample in written(exact, words.encode(text), random)]
+    calibration = Calibration(smooth(graph, samples) if args.smooth else graph, samples)
+    texts = [story["tokens"][: args.length] for story in json.loads(args.texts.read_text())]
+    wanted = [exact.logits(tokens) for tokens in texts]
+    means = [likelihood(logits, tokens) for logits, tokens in zip(wanted, texts, strict=True)]
+    print(f"| float | 1.000 | {np.mean(means):.3f} |")
+    for scheme in args.scheme or SCHEMES:
+        model = Model(uint8_form(apply(calibration, Scheme.parse(scheme)).model), source.states)
+        found = [model.logits(tokens) for tokens in texts]
+        same = [(a.argmax(axis=1) == b.argmax(axis=1)).mean() for a, b in zip(found, wanted, strict=True)]
+        means = [likelihood(logits, tokens) for logits, tokens in zip(found, texts, strict=True)]
+        print(f"| `{Scheme.parse(scheme)}` | {np.mean(same):.3f} | {np.mean(means):.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

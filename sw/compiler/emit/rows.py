@@ -1,0 +1,155 @@
+"""Code for nodes that compute each row of a tensor from all of it: softmax and norms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div, round_up
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
+from dovetail.isa.numerics.rounding import Rounding
+from dovetail.sw.compiler.emit.arena import Arena, Room
+from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction, mode_of
+from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
+from dovetail.sw.compiler.emit.words import Task, Transfer
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan.schedule import Space
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
+from dovetail.sw.network.layout import Shape
+
+MAX_ROWS = 65535
+"""Rows that an instruction can have."""
+MAX_COUNT = (1 << 15) - 1
+"""The most elements that are told to count."""
+PARTS = 4
+"""Into how many tiles rows are cut at least where they are loaded or stored, so that transfers are hidden."""
+
+
+@dataclass(frozen=True)
+class RowTasks:
+    """The tasks of a node on ``matrices`` of ``rows`` of ``channels`` each.
+
+    Parameters
+    ----------
+    config: the accelerator.
+    index: the layer's number.
+    node: what is computed.
+    shape: matrices, rows of each, channels of a row.
+    source, target: where operand and result lie.
+    table: system memory address of what :func:`constants_of` gives.
+    """
+
+    config: Config
+    index: int
+    node: ir.Rows
+    shape: tuple[int, int, int]
+    source: Place
+    target: Place
+    table: int
+
+    def tasks(self, space: Space, arena: Arena, bands: int) -> Iterator[Task]:
+        """Cut in rows, into ``bands`` at least; what is not resident has two buffers, operands behind the table.
+
+        Raises
+        ------
+        CompileError
+            Two rows, and the table, do not fit.
+        """
+        matrices, rows, channels = self.shape
+        masked = isinstance(self.node, ir.Softmax) and self.node.valid is not None
+        total = rows if masked else matrices * rows
+        size = table_bytes(self.config, self.node)
+        base = round_up(size, self.config.word_bytes)
+        room = Room(self.config, arena, space.free, operands=True, results=self.target.sram is None)
+        limits, row = [MAX_ROWS], round_up(channels, self.config.word_bytes)
+        if self.source.sram is None:
+            limits.append((room.operands - base) // (2 * row))
+        if self.target.sram is None:
+            limits.append(room.results // (2 * row))
+        if min(limits) < 1 or room.operands < base:
+            raise CompileError(
+                f"two rows of {channels} elements, as operand and as result, and {size} bytes of table must fit in half"
+                f" of {room.sram}: give more SRAM"
+            )
+        parts = PARTS if len(limits) > 1 else 1
+        count = min(*limits, max(1, ceil_div(total, max(bands, parts)))) if total > 1 else 1
+        start, results = room.place(
+            base + 2 * count * row * (self.source.sram is None), 2 * count * row * (self.target.sram is None)
+        )
+        number = 0
+        for matrix in range(matrices if masked else 1):
+            for first in range(0, total, count):
+                task = Task(self.index)
+                if number == 0:
+                    task.loads.append(Transfer(self.table, start, size))
+                slab = Slab(matrix * rows + first, min(count, total - first), 1, 0, channels)
+                turn = number % 2 * count * row
+                view = operand_of(task, slab, self.source, start + base + turn)
+                out = result_of(slab, self.target, results + turn)
+                walks = [Walk(one.at, one.bytes, 0, one.pitch) for one in (view, out)]
+                operation = operation_of(self.config, self.node, channels, first)
+                tile = 1, slab.rows, channels
+                task.computes = [instruction(self.config, operation, tile, walks[:1], walks[1], (start, size))]
+                store(task, slab, out, self.target)
+                yield task
+                number += 1
+
+
+def cycles_of(config: Config, node: ir.Rows, shape: Shape) -> int:
+    """Cycles of an instruction on all rows of a tensor."""
+    channels, count = shape[-1], prod(shape[:-1])
+    walk = Walk(0, count * channels, 0, channels)
+    cycles = 0
+    for first in range(0, count, MAX_ROWS):
+        tile = 1, min(MAX_ROWS, count - first), channels
+        one = instruction(
+            config, operation_of(config, node, channels), tile, [walk], walk, (0, table_bytes(config, node))
+        )
+        cycles += one.form.cycles(config, ())
+    return cycles
+
+
+def op_of(node: ir.Rows) -> Op:
+    """The instruction."""
+    return Op.SOFTMAX if isinstance(node, ir.Softmax) else Op.NORM
+
+
+def table_bytes(config: Config, node: ir.Rows) -> int:
+    """Bytes of what an instruction reads beside the rows."""
+    if isinstance(node, ir.Softmax):
+        return INSTRUCTIONS[Op.SOFTMAX].table_bytes
+    return 2 * INT32_BYTES * round_up(node.records.mult.size, config.vector_lanes)
+
+
+def constants_of(config: Config, node: ir.Rows) -> NDArray[np.uint8]:
+    """What an instruction reads beside the rows."""
+    if isinstance(node, ir.Norm):
+        return np.frombuffer(node.records.pack(config.vector_lanes), np.uint8)
+    kind = "<f4" if node.form == Rounding.ONNX else "<i4"
+    return np.frombuffer(node.exponentials.astype(kind).tobytes(), np.uint8)
+
+
+def operation_of(config: Config, node: ir.Rows, channels: int, first: int = 0) -> Operation:
+    """The instruction on rows of so many ``channels``, from row ``first`` of a matrix on."""
+    zero_in = node.zero_in if isinstance(node, ir.Norm) else 0
+    quant = pack(Unit.VECTOR, "QUANT", zero_in=zero_in, zero_out=node.zero_out, lo=-128, hi=127)
+    if isinstance(node, ir.Norm):
+        registers = {
+            "MODE": mode_of(Rounding.ONNX, subtract=not node.rms),
+            "SUM_BIAS": node.epsilon & 0xFFFF_FFFF,
+            "B_MULT": node.epsilon >> 32,
+        }
+    else:
+        count, step = (channels, 0) if node.valid is None else node.valid
+        registers = {
+            "MODE": mode_of(node.form),
+            "OUT_MULT": node.levels if node.form == Rounding.ONNX else 0,
+            "POOL_COUNT": min(count + first * step, MAX_COUNT),
+            "B_X_STEP": step,
+            "B_Y_STEP": 0,
+        }
+    return Operation(op_of(node), registers | {"QUANT": quant}, table=table_bytes(config, node))

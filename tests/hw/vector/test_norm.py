@@ -1,0 +1,202 @@
+"""Sums and roots of NORM in the Amaranth simulator, against isa.numerics."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth import signed, unsigned
+from amaranth.sim import Simulator
+
+from dovetail.hw.vector.norm import SQUARES, SUM, RowRoot, RowSum
+from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
+from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.instructions.table import Cause, Op
+from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm_epsilon
+from dovetail.isa.numerics.vector import VectorOperation
+from tests.hw.vector.test_unit import config_of, vec, verify
+
+# A refused component is never elaborated.
+pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 8, 16])
+def test_sums_of_rows(lanes: int) -> None:
+    """Rows of one to nine steps, with holes between the steps: each total is there LATENCY cycles after its last."""
+    rng = np.random.default_rng(lanes)
+    for element, total, low, high in ((signed(8), SUM, -128, 128), (unsigned(16), SQUARES, 0, 1 << 16)):
+        block = RowSum(lanes=lanes, element=element, total=total)
+        steps: list[tuple[int, bool, list[int], int]] = []
+        for _ in range(12):
+            sum_, length = 0, int(rng.integers(1, 10))
+            for n in range(length):
+                values = [int(value) for value in rng.integers(low, high, lanes)]
+                sum_ += sum(values)
+                steps.append((int(rng.integers(0, 3)), n == 0, values, sum_))
+
+        async def bench(ctx: Any, block: RowSum = block, element: Any = element, steps: Any = steps) -> None:
+            due: list[tuple[int, int]] = []
+            now = 0
+
+            async def tick() -> None:
+                nonlocal now
+                await ctx.tick()
+                now += 1
+                if due and due[0][0] == now:
+                    assert ctx.get(block.total) == due.pop(0)[1]
+
+            for holes, first, values, expected in steps:
+                ctx.set(block.valid, 0)
+                for _ in range(holes):
+                    await tick()
+                word = sum((v & (1 << element.width) - 1) << i * element.width for i, v in enumerate(values))
+                ctx.set(block.valid, 1)
+                ctx.set(block.first, first)
+                ctx.set(block.elements, word)
+                due.append((now + block.LATENCY, expected))
+                await tick()
+            ctx.set(block.valid, 0)
+            while due:
+                await tick()
+
+        simulator = Simulator(block)
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(bench)
+        simulator.run()
+
+
+def test_root_and_reciprocal_of_rows() -> None:
+    """Every result of rows of any length and spread, LATENCY cycles after the start, and that they stay."""
+    rng = np.random.default_rng(5)
+    block = RowRoot()
+
+    async def bench(ctx: Any) -> None:
+        for case in range(90):
+            n = int(rng.choice(np.array([1, 2, 3, 5, 64, 200, 2048, 2049, 4095, 4096, rng.integers(1, 4097)])))
+            rms, zero = bool(case % 3 == 0), int(rng.integers(-128, 128))
+            epsilon = int(rng.choice(np.array([0, 1, rng.integers(1 << 40), rng.integers(1 << 56), (1 << 56) - 1])))
+            row = np.clip(rng.normal(zero, rng.choice([0, 0.02, 1, 30, 400]), n).round(), -128, 127).astype(np.int64)
+            if case < 4:
+                row[:] = (-128, 127)[case % 2]
+            known = NormRows.of(row[None] - (zero if rms else 0), epsilon, rms=rms)
+            for name, value in {
+                "sum": row.sum(),
+                "squares": ((row - (zero if rms else 0)) ** 2).sum(),
+                "count": n,
+                "epsilon": epsilon,
+                "rms": rms,
+            }.items():
+                ctx.set(getattr(block, name), int(value))
+            ctx.set(block.start, 1)
+            await ctx.tick()
+            ctx.set(block.start, 0)
+            await ctx.tick().repeat(block.LATENCY - 1)
+            for _ in range(3):
+                found = [ctx.get(value) for value in (block.mean, block.factor, block.offset)]
+                assert found == [int(value.item()) for value in (known.mean, known.factor, known.offset)], case
+                if known.factor.item():
+                    assert ctx.get(block.right) == known.right.item()
+                await ctx.tick()
+
+    simulator = Simulator(block)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def test_lanes_of_a_sum() -> None:
+    with pytest.raises(ValueError, match=r"^lanes must be 1\.\.16, not 17$"):
+        RowSum(lanes=17, element=signed(8), total=SUM)
+
+
+def test_norm_in_the_lanes() -> None:
+    """Rows and records of any kind, also such as no row has: results of every element, and products of the first pass.
+
+    Each row is a batch: its first cycle has products, the others are blocks of channels.
+    """
+    rng = np.random.default_rng(11)
+    lanes, blocks = 3, 7
+    lane = VectorLane(lanes=lanes)
+    n = lanes * blocks
+
+    def word(values: Any, width: int) -> int:
+        return sum((int(v) & (1 << width) - 1) << width * i for i, v in enumerate(values))
+
+    async def bench(ctx: Any) -> None:
+        for case in range(120):
+            zero, zero_out = (int(v) for v in rng.integers(-128, 128, 2))
+            lo, hi = sorted(int(v) for v in rng.integers(-128, 128, 2)) if case % 4 == 0 else (-128, 127)
+            row = np.clip(rng.normal(zero, rng.choice([0, 0.5, 10, 300]), n).round(), -128, 127).astype(np.int8)
+            epsilon = int(rng.integers(1 << int(rng.integers(1, 57))))
+            rows = NormRows.of(row[None].astype(np.int64), epsilon, rms=False)
+            records = NormRecords(
+                bias=rng.integers(-(1 << 31), 1 << 31, n) >> rng.integers(0, 31, n),
+                mult=rng.integers(1 << 24, size=n) | (rng.integers(0, 2, n) << 23),
+                shift=rng.integers(-32, 32, n) if case % 5 == 0 else rng.integers(-20, -8, n),
+                negative=rng.integers(0, 2, n) == 1,
+            )
+            expected = norm(row, 0, epsilon, records, zero_out, lo, hi, rms=False)
+            stream = np.frombuffer(records.pack(lanes), "<u4").reshape(blocks, 2, lanes)
+            fields = dict.fromkeys(VECTOR_PARAMS.members, 0)
+            fields |= {"operation": int(VectorOperation.NORM), "rounding": case % 2, "za": zero, "zb": zero}
+            ctx.set(lane.params, fields | {"zy": zero_out, "lo": lo, "hi": hi, "mult_out": 77, "mult_b": 99})
+            names = ("mean", "factor", "offset", "right")
+            ctx.set(lane.row, {name: int(getattr(rows, name).item()) for name in names})
+            await ctx.tick().repeat(lane.PARAMS + 1)
+            for cycle in range(1 + blocks + lane.LATENCY):
+                if cycle == lane.PRODUCTS:
+                    squares = (row[:lanes].astype(int) - zero) ** 2
+                    assert ctx.get(lane.products) == word(squares, 16)
+                if cycle > lane.LATENCY:
+                    block = cycle - lane.LATENCY - 1
+                    assert ctx.get(lane.result) == word(expected[block * lanes :][:lanes], 8), (case, block)
+                ctx.set(lane.product, cycle == 0)
+                for port, after, values in (
+                    (lane.a, 0, row.reshape(blocks, lanes)),
+                    (lane.bias, lane.BIAS, stream[:, 0]),
+                    (lane.words, lane.WORDS, stream[:, 1]),
+                ):
+                    block = cycle - 1 - after
+                    known = row[:lanes] if cycle == 0 and after == 0 else values[block] if 0 <= block < blocks else None
+                    width = 8 if after == 0 else 32
+                    ctx.set(port, word(known, width) if known is not None else int(rng.integers(1 << 24)))
+                ctx.set(lane.b, word(row[:lanes], 8) if cycle == 0 else int(rng.integers(1 << 24)))
+                await ctx.tick()
+
+    simulator = Simulator(lane)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_rows_of_real_lengths(others: bool) -> None:
+    """Tiles as compilers make them, one after the other: layer and RMS norms, among them constant rows; then rows that
+    are too long, by a block and by many. Without other operations there is a second operand all the same."""
+    config = config_of(4, norm=True, **dict.fromkeys(("pooling", "elementwise", "activation"), others))
+    rng = np.random.default_rng(5)
+    memory, jobs, at = bytearray(rng.bytes(config.sram)), [], 0
+    for n, rows, layer in ((64, 3, 1), (191, 2, 1), (66, 2, 0), (5, 2, 1), (1, 1, 0), (300, 1, 1)):
+        x = np.clip(rng.normal(-5, 40, (rows, n)), -128, 127).astype(np.int8)
+        if n == 66:
+            x[1] = -3
+        gain = rng.normal(1, 0.3, n).astype(np.float32)
+        offset = rng.normal(0, 0.5, n).astype(np.float32) if layer else None
+        records, epsilon = NormRecords.of(gain, offset, 0.03).pack(4), norm_epsilon(n, 1e-5, 0.02)
+        size, start, target = rows * n, at + rows * n, at + rows * n + len(records)
+        memory[at:target] = x.tobytes() + records
+        registers = {"IN_ADDR": at, "IN_BYTES": size, "ROW_BYTES": size, "IN_ROWS": 1, "X_STEP": n, "OUT_X_STEP": n}
+        registers |= {"OUT_ADDR": target, "OUT_BYTES": size, "B_ADDR": start, "B_BYTES": len(records)}
+        registers |= {
+            "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+            "TILE": vec("TILE", height=1, width=rows),
+            "BLOCKS": vec("BLOCKS", count=ceil_div(n, 4), last=(n - 1) % 4 + 1),
+            "QUANT": vec("QUANT", zero_in=-3, zero_out=2, lo=-128, hi=127),
+            "MODE": vec("MODE", rounding=0, average=0, requantise=0, subtract=layer),
+            "SUM_BIAS": epsilon & 0xFFFF_FFFF,
+            "B_MULT": epsilon >> 32,
+        }
+        jobs.append((Op.NORM, registers))
+        at = target + size
+    lengths = [(Op.NORM, jobs[0][1] | {"BLOCKS": vec("BLOCKS", count=count, last=4)}) for count in (1025, 4097, 65535)]
+    results = verify(config, [*jobs, *lengths], memory=bytes(memory))
+    assert [result.cause for result in results] == [Cause.NONE] * 6 + [Cause.TOO_LARGE] * 3

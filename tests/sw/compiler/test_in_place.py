@@ -1,0 +1,135 @@
+"""States that are updated where they lie: one program for every position, bytes as the interpreter has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.parameters import names_parameter
+from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
+from dovetail.isa.program import Program
+from dovetail.sw.compiler.emit.reach import bound_of, faults_of
+from dovetail.sw.compiler.partition.in_place import parameters_of
+from dovetail.sw.errors import CompileError, NetworkError
+from dovetail.sw.network import ir, reference
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from dovetail.sw.runtime.saved_program import _code_of
+from dovetail.sw.runtime.system_network import plan_network
+from tests.sw.compiler.decoder import DEPTH, HEADS, LENGTH, decoder, steps
+from tests.sw.compiler.devices.test_plan import system_of
+
+CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, bus=32, parameters=2)
+
+
+def run_all(compiled: CompiledNetwork, graph: ir.Graph) -> list[int]:
+    """Every position, against the interpreter; cycles of each."""
+    state = graph.initial_state()
+    cycles = []
+    for step in steps(graph):
+        values = reference.evaluate(graph, state | graph.bind(step))
+        state = graph.next_state(values)
+        result = compiled.run(step)
+        (name,) = result.outputs
+        assert np.array_equal(result.outputs[name], values[graph.outputs[0].tensor])
+        assert all(np.array_equal(compiled.state[name], state[name]) for name in state)
+        cycles.append(result.cycles)
+    return cycles
+
+
+@pytest.mark.parametrize("effort", [0, 1])
+def test_every_position(effort: int) -> None:
+    graph = decoder()
+    compiled = compile_network(graph, CONFIG, effort=effort)
+    assert not compiled.code.host_reasons and len(compiled.code.segments) == 1
+    assert compiled.code.parameters == Parameters(
+        (RunInput("position", 0, LENGTH - 1),), (Formula(terms=(Term("position", step=DEPTH),)),)
+    )
+    cycles = run_all(compiled, graph)
+    assert cycles[0] == compiled.report().cycles
+    assert max(cycles) <= compiled.program.segments[0].bound
+    (segment,) = compiled.code.segments
+    assert names_parameter(np.array(segment.words, np.uint64)).sum() == len(graph.states)
+
+
+def test_only_the_rows_are_stored() -> None:
+    compiled = compile_network(decoder(), CONFIG)
+    layers = [layer for layer in compiled.report().layers if layer.kind == "update"]
+    assert [layer.moved_bytes for layer in layers] == [HEADS * DEPTH] * 4
+    where = compiled.code.where
+    assert all(where[state.read] == where[state.written] for state in compiled.graph.states)
+
+
+def test_several_rows_at_once() -> None:
+    graph = decoder(rows=3)
+    compiled = compile_network(graph, CONFIG)
+    assert compiled.code.parameters.inputs == (RunInput("position", 0, LENGTH - 3),)
+    state = graph.initial_state()
+    for step in steps(graph, 3):
+        step["position"] = step["position"] * 3
+        values = reference.evaluate(graph, state | graph.bind(step))
+        state = graph.next_state(values)
+        compiled.run(step)
+        assert all(np.array_equal(compiled.state[name], state[name]) for name in state)
+
+
+def test_a_position_outside() -> None:
+    compiled = compile_network(decoder(dtype="int32"), CONFIG)
+    (step,) = steps(compiled.graph, 1)
+    step["position"] = np.array([LENGTH], np.int32)
+    with pytest.raises(NetworkError, match=r"^position must be 0\.\.15, not 16$"):
+        compiled.run(step)
+
+
+def test_without_parameters_it_is_the_hosts() -> None:
+    graph = decoder()
+    compiled = compile_network(graph, CONFIG.replace(parameters=0))
+    assert set(compiled.code.host_reasons.values()) == {"the configuration has parameters = 0"}
+    assert compiled.code.parameters == Parameters()
+    run_all(compiled, graph)
+
+
+def test_what_else_reads_the_state_keeps_it_on_the_host() -> None:
+    graph = decoder(layers=1)
+    state = graph.states[0].read
+    tensor = replace(graph.tensors[state], name="seen")
+    node = ir.Table(name="see", inputs=(state,), outputs=("seen",), values=np.arange(-128, 128).astype(np.int8))
+    port = replace(graph.outputs[0], name="seen", tensor="seen")
+    tensors, nodes = {**graph.tensors, "seen": tensor}, (*graph.nodes, node)
+    graph = replace(graph, tensors=tensors, nodes=nodes, outputs=(*graph.outputs, port)).check()
+    updates = [node.name for node in graph.nodes if isinstance(node, ir.Update)]
+    reasons = compile_network(graph, CONFIG).code.host_reasons
+    assert reasons[updates[0]] == f"{state!r} must be read by nothing else, as its rows are replaced where they lie"
+    assert updates[1] not in reasons
+
+
+def test_reach() -> None:
+    """Stores stay within the states for every position that is allowed, and for no more."""
+    compiled = compile_network(decoder(), CONFIG)
+    code = compiled.code
+    (segment,) = code.segments
+    regions = [range(code.where[name], code.where[name] + code.graph.tensors[name].bytes) for name in code.where]
+    parameters = parameters_of(code.graph, ())
+    assert not list(faults_of(CONFIG, segment.words, parameters, regions, code.memory_bytes))
+    further = replace(parameters, inputs=(RunInput("position", 0, LENGTH),))
+    found = list(faults_of(CONFIG, segment.words, further, regions, code.memory_bytes))
+    assert len(found) == len(code.graph.states)
+    assert all(text.endswith(f"of system memory with parameters {LENGTH * DEPTH}") for text in found)
+    assert bound_of(CONFIG, segment.words, parameters) >= compiled.report().cycles
+
+
+def test_in_a_program_file() -> None:
+    graph = decoder()
+    compiled = compile_network(graph, CONFIG)
+    again = Program.from_bytes(compiled.program.to_bytes())
+    assert again.parameters == compiled.code.parameters
+    code = _code_of(again, graph)
+    assert (code.parameters, code.where) == (compiled.code.parameters, compiled.code.where)
+
+
+def test_a_system_does_not_update_in_place() -> None:
+    text = "^accelerators of a system must have parameters = 0 to update variables, not 2$"
+    with pytest.raises(CompileError, match=text):
+        plan_network(decoder(), system_of(CONFIG, CONFIG))
