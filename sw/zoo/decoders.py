@@ -1,7 +1,6 @@
 """A language model's decoder, with seeded random weights: one token in, the next one's logits out, and a cache.
 
-Its RMS norms are in float, for the host. The caches are inputs and outputs that Dovetail takes as
-variables.
+Its RMS norms are in float. The caches are inputs and outputs that Dovetail takes as variables.
 """
 
 from __future__ import annotations
@@ -104,19 +103,14 @@ class DecoderBuilder(TransformerBuilder):
     def masked_softmax(self, name: str, scores: Act, most: float) -> Act:
         """Softmax over the rows up to the position; ``most``: the largest score. Scores of the others saturate so far
         below it that their shares are nothing."""
-        result = self.exact_sum(scores, self.mask, Range("", most - 1.25 * -_HIDDEN, most, scores.rms, scores.rms))
-        masked = self.add(f"{name}_masked", scores, self.mask, result)
-        self.nodes.append(helper.make_node("Softmax", [self.dequantised(masked)], [f"{name}_float"], name, axis=-1))
-        return self.quantised(name, scores.shape, 1 / 256, -128, 0.2)
+        result = self.exact_sum(scores, self.mask, Range("", most + 1.25 * _HIDDEN, most, scores.rms, scores.rms))
+        return self.softmax(name, self.add(f"{name}_masked", scores, self.mask, result))
 
     def finish_decoder(self, act: Act) -> bytes:
         """The file."""
         self.nodes[-1].output[0] = "logits"
         outputs = [helper.make_tensor_value_info("logits", TensorProto.INT8, act.shape), *self.outputs]
-        graph = helper.make_graph(self.nodes, self.name, self.inputs, outputs, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="dovetail")
-        model.ir_version = _IR
-        return bytes(model.SerializeToString(deterministic=True))
+        return self.written(self.inputs, outputs, OPSET, _IR)
 
 
 def decoder_tiny(
@@ -159,8 +153,7 @@ def decoder_tiny(
 def _attention(build: DecoderBuilder, layer: int, start: Act, heads: int, groups: int) -> Act:
     """The token's row attends to all rows up to its own. The factor of the scores is in the queries' weights."""
     prefix, channels = f"layer{layer}_", start.shape[-1]
-    factor = 1 / build.depth**0.5
-    fine = Range("", *(factor * part for part in (LINEAR.low, LINEAR.high, LINEAR.spread, LINEAR.rms)))
+    fine = LINEAR.times(1 / build.depth**0.5)
 
     def part(name: str, count: int, result: Range) -> Act:
         act = build.matmul(f"{prefix}{name}", start, count * build.depth, result)

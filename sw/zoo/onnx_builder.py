@@ -88,9 +88,13 @@ class Builder:
         """The file."""
         self.nodes[-1].output[0] = "output"
         output = helper.make_tensor_value_info("output", TensorProto.INT8, act.shape)
-        graph = helper.make_graph(self.nodes, self.name, [self.input], [output], self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="dovetail")
-        model.ir_version = 8
+        return self.written([self.input], [output], opset, ir_version=8)
+
+    def written(self, inputs: Sequence[Any], outputs: Sequence[Any], opset: int, ir_version: int) -> bytes:
+        """The file with these inputs and outputs."""
+        graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.initializers)
+        opsets = [helper.make_opsetid("", opset)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="dovetail")
         return bytes(model.SerializeToString(deterministic=True))
 
     def conv(

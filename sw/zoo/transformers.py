@@ -103,8 +103,7 @@ def vit_tiny(
     act = build.conv("patches", act, channels, (patch, patch), patch, LINEAR)
     tokens = act.shape[2] * act.shape[3]
     act = build.transpose("tokens", build.reshape("rows", act, (1, channels, tokens)), (0, 2, 1))
-    act = build.concat("classed", build.parameter("class_token", act, (1, 1, channels)), act)
-    act = build.residual("embedded", act, build.parameter("positions", act, act.shape))
+    act = _embedded(build, act)
     for layer in range(depth):
         name = f"layer{layer}_"
         normed = build.layer_norm(f"{name}norm1", act)
@@ -123,11 +122,7 @@ def bert_tiny(depth: int = 2, channels: int = 128, heads: int = 2, tokens: int =
     build = TransformerBuilder("bert_tiny", seed)
     act = build.start((1, tokens, channels), 1 / 64, 0)
     for layer in range(depth):
-        name = f"layer{layer}_"
-        act = build.residual(f"{name}add1", act, _attention(build, name, act, heads))
-        act = build.layer_norm(f"{name}norm1", act)
-        act = build.residual(f"{name}add2", act, _feed_forward(build, name, act))
-        act = build.layer_norm(f"{name}norm2", act)
+        act = _post_norm_layer(build, f"layer{layer}_", act, heads)
     return build.finish(act, OPSET)
 
 
@@ -139,16 +134,25 @@ def kwt(depth: int = 12, channels: int = 64, heads: int = 1, classes: int = 35, 
     in_range("classes", classes, 1, 100_000)
     build = TransformerBuilder("kwt", seed)
     act = build.matmul("frames", build.start((1, 98, 40), 1 / 32, 0), channels, LINEAR)
-    act = build.concat("classed", build.parameter("class_token", act, (1, 1, channels)), act)
-    act = build.residual("embedded", act, build.parameter("positions", act, act.shape))
+    act = _embedded(build, act)
     for layer in range(depth):
-        name = f"layer{layer}_"
-        act = build.residual(f"{name}add1", act, _attention(build, name, act, heads))
-        act = build.layer_norm(f"{name}norm1", act)
-        act = build.residual(f"{name}add2", act, _feed_forward(build, name, act))
-        act = build.layer_norm(f"{name}norm2", act)
+        act = _post_norm_layer(build, f"layer{layer}_", act, heads)
     act = build.flatten("class", build.layer_norm("norm", build.first_row("class_row", act)))
     return build.finish(build.dense("logits", act, classes, LINEAR), OPSET)
+
+
+def _embedded(build: TransformerBuilder, rows: Act) -> Act:
+    """A class token in front of the rows, and positions."""
+    act = build.concat("classed", build.parameter("class_token", rows, (1, 1, rows.shape[-1])), rows)
+    return build.residual("embedded", act, build.parameter("positions", act, act.shape))
+
+
+def _post_norm_layer(build: TransformerBuilder, prefix: str, act: Act, heads: int) -> Act:
+    """An encoder's layer, with norms behind the sums."""
+    act = build.residual(f"{prefix}add1", act, _attention(build, prefix, act, heads))
+    act = build.layer_norm(f"{prefix}norm1", act)
+    act = build.residual(f"{prefix}add2", act, _feed_forward(build, prefix, act))
+    return build.layer_norm(f"{prefix}norm2", act)
 
 
 def _attention(build: TransformerBuilder, prefix: str, start: Act, heads: int) -> Act:
