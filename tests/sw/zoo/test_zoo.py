@@ -190,6 +190,10 @@ def test_files_are_deterministic_and_valid() -> None:
         ("resnet50?version=2", "version must be 1 or 1.5, not 2"),
         ("vit_tiny?resolution=100", "resolution must be a multiple of patch, 16, not 100"),
         ("attention_block?heads=3", "channels must be a multiple of heads, 3, not 32"),
+        ("decoder_tiny?heads=8&groups=3", "heads must be a multiple of groups, 3, not 8"),
+        ("decoder_tiny?channels=72", r"channels must be a multiple of 2 \* heads, 16, not 72"),
+        ("decoder_tiny?groups=9", "groups must be 1..8, not 9"),
+        ("decoder_tiny?length=0", "length must be 1..4096, not 0"),
     ],
 )
 def test_unknown_names_and_values(name: str, rule: str) -> None:
