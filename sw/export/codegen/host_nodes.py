@@ -20,6 +20,7 @@ from dovetail.sw.host import kernels
 from dovetail.sw.host.softmax import OnnxSoftmax, TfliteSoftmax, softmax_sizes
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
+from dovetail.sw.passes.float.model_proto import opset_of
 
 _ONNX_MOVES = {
     *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
@@ -123,7 +124,7 @@ class _OnnxNode:
         model = onnx.load_model_from_string(payload.model)
         *self.sums, self.proto = model.graph.node
         self.is_plain = all(part.domain in ("", "ai.onnx") for part in model.graph.node)
-        self.opset = max((opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")), default=1)
+        self.opset = opset_of(model)
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in self.proto.attribute}
         self.values: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
         self.wires = {wire.name: (wire, name) for wire, name in zip(payload.inputs, node.inputs, strict=True)}

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
+from dovetail.sw.passes.float.model_proto import opset_of
 
 DOMAIN = "com.microsoft"
 RMS_NORM = "SimplifiedLayerNormalization"
@@ -45,7 +46,7 @@ class _Spelling:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model, self.graph = model, model.graph
-        self.opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+        self.opset = opset_of(model)
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         self.names = {name for node in self.graph.node for name in node.output} | {*self.constants}
         self.names |= {value.name for value in self.graph.input}

@@ -20,6 +20,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.states import States
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
+from dovetail.sw.passes.float.model_proto import opset_of
 
 POSITION = "position"
 """The input that a network gets if it has none for the number of a run's row."""
@@ -223,8 +224,8 @@ class _Settling:
 
     def _mask_softmax(self, node: onnx.NodeProto, name: str, axis: int, mask: str, shapes: Mapping[str, Shape]) -> None:
         rank = len(shapes[name])
-        old = max((o.version for o in self.model.opset_import if o.domain in ("", "ai.onnx")), default=0) < 13
-        over = next((a.i for a in node.attribute if a.name == "axis"), 1 if old else -1) % rank
+        default = -1 if opset_of(self.model) >= 13 else 1
+        over = next((a.i for a in node.attribute if a.name == "axis"), default) % rank
         if axis != rank - 1 or over != axis:
             raise NetworkError(
                 f"node {node.name or node.output[0]!r} (Softmax): must be over the last axis, the rows of a cache that "
@@ -252,11 +253,7 @@ def _axis_behind(node: onnx.NodeProto, name: str, axis: int, shapes: Mapping[str
         place = places[0] if places else None
     elif node.op_type == "MatMul":
         from_end = len(shape) - axis
-        left = node.input[0] == name
-        if from_end > 2:
-            place = len(result) - from_end
-        elif from_end == (1 if left else 2):
+        if from_end == (1 if node.input[0] == name else 2):
             return -1
-        else:
-            place = len(result) - from_end
+        place = len(result) - from_end
     return place if place is not None and result[place] == length else None

@@ -105,6 +105,11 @@ def _example(shape: onnx.TensorShapeProto, named: Mapping[str, int]) -> str:
     return "x".join(map(str, sizes))
 
 
+def opset_of(model: onnx.ModelProto, default: int = 1) -> int:
+    """The version of ONNX's own operators in a model; ``default`` if it names none."""
+    return max((opset.version for opset in model.opset_import if opset.domain in _STANDARD), default=default)
+
+
 def upgrade(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model in operator set `OPSET`; one that is newer stays as it is.
 
@@ -115,8 +120,7 @@ def upgrade(model: onnx.ModelProto) -> onnx.ModelProto:
     ------
     NetworkError: older than `OLDEST`, or an operator without a successor.
     """
-    versions = [opset.version for opset in model.opset_import if opset.domain in _STANDARD]
-    version = max(versions, default=OPSET)
+    version = opset_of(model, OPSET)
     if version < OLDEST:
         raise NetworkError(f"operator set must be {OLDEST} or newer, not {version}; export again with a newer one")
     if version >= OPSET:
