@@ -142,14 +142,15 @@ class Decoder(wiring.Component):
                 unknown.eq((target >= len(Unit)) | (on >= len(Unit))),
                 lacking.eq(is_absent(target) | is_absent(on)),
             ]
-        m.d.comb += d.end.eq(bits(OPCODE) == int(Op.END))
+        overflow = (bits(OPCODE) == int(Op.CFG)) & overflows
         m.d.comb += [
+            d.end.eq(bits(OPCODE) == int(Op.END)),
             d.opcode.eq(~exists),
             d.reserved.eq(reserved),
             d.register.eq(unknown),
-            d.overflow.eq((bits(OPCODE) == int(Op.CFG)) & overflows),
+            d.overflow.eq(overflow),
             d.absent.eq(lacking),
-            d.bad.eq(d.opcode | d.reserved | d.register | d.overflow | d.absent),
+            d.bad.eq(~exists | reserved | unknown | overflow | lacking),
         ]
         return m
 
