@@ -267,7 +267,9 @@ class Draft:
         """What has written the words of a segment; None if that takes more cycles than ``limit``."""
         emitter = self._emitters.get(number)
         if emitter is None:
-            emitter = Emitter(self.partition.config, self._inner.emitted(number) if self._inner else None)
+            like = self._inner.emitted(number) if self._inner else None
+            overtakes = self.segments[number].waits_for_stores and not self.partition.config.serial
+            emitter = Emitter(self.partition.config, like, overtakes=overtakes)
             first = sum(len(segment.nodes) for segment in self.segments[:number])
             where, constants = self.where, self.constants.where
             if not self.segments[number].emit(emitter, first, where, constants, self._later, limit):

@@ -110,9 +110,10 @@ def constants_of(
     return size, partial(weight_streams.pack, node, layer, config, block, passes)
 
 
-def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena) -> Tiling:
+def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena, products: int = 1) -> Tiling:
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
-    as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible."""
+    as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible. ``products``:
+    of matrices, that follow one another."""
     bank, free = config.bank_bytes, space.free
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
@@ -123,7 +124,7 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
             return tiling
         first, free = found
         places.append(tuple(first * bank + i * padded for i in range(len(at))))
-    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling))
+    streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling)) * products
     slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))
     if len(slots) < len(tiling.weights_at):
         return tiling
@@ -205,6 +206,16 @@ class _Rotation:
         return self.addresses[slot], True
 
 
+class Buffers:
+    """What is in a tiling's buffers, from tile to tile, and from one product of matrices to the next."""
+
+    def __init__(self, tiling: Tiling) -> None:
+        self.inputs, self.streams = _Rotation(tiling.input_at), _Rotation(tiling.weights_at)
+        self.records: int | None = None
+        """Where the records of products are, which are the same for all columns, once they are loaded."""
+        self.tiles = 0
+
+
 class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
@@ -242,8 +253,9 @@ class ConvCode:
         self.streams = [constants + size for size in accumulate(sizes, initial=0)]
         self._pieces: dict[tuple[int, ...], _Piece] = {}
 
-    def tasks(self) -> Iterator[Task]:
-        """One task per tile and pass."""
+    def tasks(self, buffers: Buffers | None = None) -> Iterator[Task]:
+        """One task per tile and pass; ``buffers``: of the products before, which share their records."""
+        shared, buffers = buffers is not None, buffers or Buffers(self.tiling)
         tiling, layer = self.tiling, self.layer
         width = tiling.columns or layer.out_width
         areas = [
@@ -254,13 +266,13 @@ class ConvCode:
         step = tiling.out_channels
         cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
         order = [(a, c) for a in areas for c in cols] if tiling.rows_outer else [(a, c) for c in cols for a in areas]
-        inputs = _Rotation(tiling.input_at)
-        streams = _Rotation(tiling.weights_at)
+        inputs, streams = buffers.inputs, buffers.streams
         windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
         resident, stores = self.source.sram is not None, self.target.memory is not None
-        for number, (area, col) in enumerate(order):
+        for area, col in order:
             window, (channel, count) = windows[area], col
-            output = self._output(number, area, col)
+            output = self._output(buffers.tiles, area, col)
+            buffers.tiles += 1
             for turn, (first, channels, _, part) in enumerate(self.passes):
                 task = Task(self.index)
                 skip = first - part[0]
@@ -271,21 +283,25 @@ class ConvCode:
                 stream, runs = runs_of(
                     self.config, layer, self.block, self.starts[turn], col, self.passes[turn].channels, *inner
                 )
-                weights_at, missing = streams.get((col, turn))
-                if missing:
+                weights_at, missing = streams.get((self.matrix, col, turn))
+                above = weights_at + stream
+                if shared:
+                    above = weights_at + int(layer.stream_bytes(self.config, tiling.out_channels, channels))
+                if missing and (not shared or buffers.records is None):
                     at = self.streams[turn] + self.starts[turn][channel // self.block]
                     task.loads.append(Transfer(at, weights_at, stream))
-                    if self.matrix:
-                        above = weights_at + stream
-                        task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
+                if missing and self.matrix:
+                    task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
+                if shared:
+                    weights_at = buffers.records = weights_at if buffers.records is None else buffers.records
                 if resident:
                     input_at = self._input(self.source.sram, window, part[0])
                 else:
-                    input_at, missing = inputs.get((area, part))
+                    input_at, missing = inputs.get((self.source, area, part))
                     if missing:
                         start = self._input(self.source.memory, window, part[0])
                         task.loads.append(Transfer(start, input_at, *self._load(window, part[1])))
-                places = input_at + skip, output[0], weights_at
+                places = input_at + skip, output[0], weights_at, above
                 for run in runs:
                     piece = self._piece(area, window, run, channels, turn, part[1], output[1])
                     task.computes += self._computes(piece, run, turn, *places)
@@ -338,10 +354,12 @@ class ConvCode:
         """Bytes between the rows of results in SRAM."""
         return pixel * (area.columns if self.target.sram is None else self.layer.out_width)
 
-    def _computes(self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int) -> list[Compute]:
-        """A run's instructions; SRAM addresses of the tile's input, output and weight stream."""
+    def _computes(
+        self, piece: _Piece, run: Run, turn: int, source: int, target: int, weights: int, matrix: int
+    ) -> list[Compute]:
+        """A run's instructions; SRAM addresses of the tile's input, output, weight stream and matrix."""
         layer, (form, in_bytes, w_bytes, out_bytes) = self.layer, piece
-        channels, stream = run.channels, run.stream
+        channels = run.channels
         source, target, weights = source + layer.inputs_of(run.first, 0), target + run.first, weights + run.at
         if layer.mode == "grouped":
             seen, made = layer.group
@@ -353,8 +371,8 @@ class ConvCode:
         addresses: tuple[int, ...] = source, target, weights
         reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
         if self.matrix:
-            addresses = *addresses, weights + stream
-            reads = *reads, (weights + stream, self.passes[turn].channels * channels)
+            addresses = *addresses, matrix
+            reads = *reads, (matrix, self.passes[turn].channels * channels)
         if run.adds:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]

@@ -212,6 +212,11 @@ class Segment:
         tiling = self.tilings[node.name]
         return convolution.block_of(self.config, layer, tiling), tuple(convolution.passes_of(layer, tiling))
 
+    @property
+    def waits_for_stores(self) -> bool:
+        """Whether loads wait for rows that the program itself has stored."""
+        return any(isinstance(node, ir.Update) for node in self.nodes)
+
     def links(self) -> list[Link]:
         """What cascades could be made of, in order."""
         found = []
@@ -249,7 +254,7 @@ class Segment:
             first += len(stage.nodes)
             more -= self._least_operations(stage)
             rest = self.least_cycles[number + (order.waiting < len(tasks))]
-            if not emitter.advance(limit, rest=rest, more=more):
+            if not emitter.overtakes and not emitter.advance(limit, rest=rest, more=more):
                 return False
         emitter.add(order.rest())
         return emitter.end(limit)
@@ -478,14 +483,19 @@ class Segment:
     ) -> Iterator[Task]:
         """One product after the other."""
         config, layer = self.config, self.layers[node.name]
-        cut = convolution.spread(config, layer, self.tilings[node.name], space, arena)
         tensors = [self.graph.tensors[name] for name in (*node.inputs, *node.outputs)]
         sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
-        for number in range(tensors[0].size // sizes[0]):
+        count = tensors[0].size // sizes[0]
+        # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
+        ahead = count if layer.height <= config.oc_lanes else 1
+        cut = convolution.spread(config, layer, self.tilings[node.name], space, arena, ahead)
+        buffers = convolution.Buffers(cut) if ahead > 1 else None
+        for number in range(count):
             a, b, out = (place.moved(number * size) for place, size in zip(places, sizes, strict=True))
             assert b.memory is not None
             matrix = convolution.Matrix(b.memory, node.zero_b)
-            yield from convolution.ConvCode(config, layer, cut, node.requant, index, a, out, constants, matrix).tasks()
+            code = convolution.ConvCode(config, layer, cut, node.requant, index, a, out, constants, matrix)
+            yield from code.tasks(buffers)
 
 
 def _table(node: ir.Table) -> NDArray[np.uint8]:

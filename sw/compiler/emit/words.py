@@ -2,7 +2,7 @@
 
 Computations and stores keep their order, and so do loads; but a load is emitted as soon as no earlier operation needs
 the bytes that it replaces, or makes those that it reads, and its unit's queue has room, however far ahead of its task
-that is.
+that is. Where a program updates a state in place, loads may also overtake one that has to wait.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
-from dovetail.isa.instructions.table import CFG_PARAM, DMA_OPS, PAGE_WORDS, REGISTERS, Op, Unit, cfg, pack
+from dovetail.isa.instructions.table import CFG_PARAM, DMA_OPS, PAGE_WORDS, QUEUE_DEPTH, REGISTERS, Op, Unit, cfg, pack
 from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
@@ -38,8 +38,12 @@ _TRANSFERS = (Unit.LOAD, Unit.STORE)
 _ARRAY = int(Unit.ARRAY)
 _MAX_FORMS = 1 << 12
 """Forms of transfers that are kept."""
+_AHEAD = 64
+"""Loads behind one that must wait, of which one may go first."""
 _LOOKS = 8
 """The limit is checked after this many loads."""
+_WAITS = 2
+"""Approximate number of words of an operation beside register writes: waits, itself."""
 _WORDS = 6
 """Approximate number of words of an operation: register writes, waits, itself."""
 
@@ -229,10 +233,12 @@ class Emitter:
     like
         What has written the words of the same tasks for one with less SRAM. Addresses are moved to the larger one;
         the order of operations and all waits stay, others are added.
+    overtakes
+        Whether a load may go before one that must wait for operations, of all that was added before `end`.
     """
 
-    def __init__(self, config: Config, like: "Emitter | None" = None) -> None:
-        self.config, self.like = config, like
+    def __init__(self, config: Config, like: "Emitter | None" = None, *, overtakes: bool = False) -> None:
+        self.config, self.like, self.overtakes = config, like, overtakes
         self.words = array("Q")
         self.layers: dict[int, int] = {}
         self.moved: dict[int, int] = {}
@@ -253,6 +259,10 @@ class Emitter:
         self._loads: list[_Load] = []
         self.turns: list[int] = []
         """Of each load, the other operations before it."""
+        self.order: list[int] = []
+        """The loads' numbers as they are emitted, where some overtake others."""
+        self._ends: list[int] = []
+        """About when each of the other operations ends, in the same case."""
         self.waits: list[list[list[int]]] = [[] for _ in Unit]
         """Of each unit's operations, in order, the SYNC words before each."""
         self.late: set[int] = set()
@@ -338,6 +348,8 @@ class Emitter:
         alone
             Whether the limit is for ``span``.
         """
+        if self.overtakes:
+            return self._overtaking()
         operations, free, busy, clock = self._operations, self.clock.free, self._busy, self.clock
         # While more than a page is still to be emitted, the clock is exact.
         last = len(operations) + len(self._loads) + more - PAGE_WORDS
@@ -366,6 +378,71 @@ class Emitter:
             self._emit(load.operation)
         self._out = out
         return True
+
+    def _overtaking(self) -> bool:
+        """As `advance`, in an order of loads of its own."""
+        waiting = list(range(len(self.turns), len(self._loads)))
+        if self.like:
+            return self._as_like(waiting)
+        while waiting:
+            due, chosen = self._loads[waiting[0]].due, self._choice(waiting)
+            if chosen is None or (self._out < due and self._is_ready(self._operations[self._out])):
+                self._emit_next()
+            else:
+                waiting.remove(chosen)
+                self._emit_load(chosen)
+        return True
+
+    def _choice(self, waiting: Sequence[int]) -> int | None:
+        """The load that comes next: the first one whose operations will have ended by when LOAD can start it, else the
+        first one that may come; None if none may."""
+        free, possible = self.clock.free[Unit.LOAD], None
+        for number in waiting[:_AHEAD]:
+            after = self._loads[number].after
+            if after <= self._out:
+                if not after or self._ends[after - 1] <= free:
+                    return number
+                possible = number if possible is None else possible
+        return possible
+
+    def _is_ready(self, operation: _Operation) -> bool:
+        """As `_goes_first`, of all words of an operation."""
+        values, clock, unit = self._values[operation.form.unit], self.clock, operation.form.unit
+        places = (fixed if place < 0 else operation.addresses[place] for _, _, fixed, place in operation.form.registers)
+        words = _WAITS + sum(
+            values[index] != value for (index, *_), value in zip(operation.form.registers, places, strict=True)
+        )
+        ready = clock.ready(unit, min(words, QUEUE_DEPTH))
+        if words > QUEUE_DEPTH:
+            ready = max(ready, clock.free[unit] + words - QUEUE_DEPTH)
+        return ready < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
+
+    def _as_like(self, waiting: list[int]) -> bool:
+        """The loads in the order of ``like``; whether that would do here."""
+        assert self.like
+        for number in self.like.order:
+            load, turn = self._loads[number], self.like.turns[len(self.order)]
+            waiting.remove(number)
+            if self.meets or any(_meet(load.operation, one) for one in self._operations[turn : load.due]):
+                return False
+            if any(_meet(load.operation, self._loads[other].operation) for other in waiting if other < number):
+                return False
+            while self._out < turn:
+                self._emit_next()
+            self._emit_load(number)
+        return True
+
+    def _emit_next(self) -> None:
+        """The next operation."""
+        operation = self._operations[self._out]
+        self._emit(operation)
+        self._ends.append(self.clock.free[operation.form.unit])
+        self._out += 1
+
+    def _emit_load(self, number: int) -> None:
+        self.turns.append(self._out)
+        self.order.append(number)
+        self._emit(self._loads[number].operation)
 
     def end(self, limit: int | None = None, *, alone: bool = False) -> bool:
         """Write the words: all that was added, the end, and what fills the last page. As `advance`."""

@@ -11,9 +11,13 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.parameters import names_parameter
 from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import Program
+from dovetail.sw.compiler.draft import search
 from dovetail.sw.compiler.emit.reach import bound_of, faults_of
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
+from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.errors import CompileError, NetworkError
+from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.saved_program import _code_of
@@ -133,3 +137,26 @@ def test_a_system_does_not_update_in_place() -> None:
     text = "^accelerators of a system must have parameters = 0 to update variables, not 2$"
     with pytest.raises(CompileError, match=text):
         plan_network(decoder(), system_of(CONFIG, CONFIG))
+
+
+def test_loads_overtake_those_of_the_cache() -> None:
+    """Weights are loaded before keys that wait for the new row; nothing that LOAD replaces is still to be used."""
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    draft, cycles = search(partition(load("zoo:decoder_tiny?depth=2&length=64"), config, Options(effort=0)))
+    emitter = draft.emitted(0)
+    assert emitter and emitter.cycles == cycles
+    assert sorted(emitter.order) == list(range(len(emitter.order))) != emitter.order
+    last = -1
+    for number, turn in zip(emitter.order, emitter.turns, strict=True):
+        one = emitter._loads[number]
+        assert last <= turn <= one.due
+        assert turn >= one.after or emitter.like
+        last = turn
+
+
+def test_products_of_few_rows_share_their_records() -> None:
+    """A node with products loads each matrix once, and records once: at most those of a product's columns."""
+    compiled = compile_network("zoo:decoder_tiny?depth=1&length=256", CONFIG.replace(sram="512 KiB", bus=64, softmax=1))
+    moved = {layer.name: layer.moved_bytes for layer in compiled.report().layers}
+    keys, records = 4 * 256 * 8, 256 * 16
+    assert keys < moved["layer0_scores"] <= keys + records
