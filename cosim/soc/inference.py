@@ -49,8 +49,8 @@ class Step:
 @dataclass(frozen=True)
 class Segment:
     """A segment's run on the accelerator, and when everything in it happens by prediction: alone behind the SoC's
-    interconnect, since a prediction knows nothing of the processor. None for the microcoded accelerator, and with a
-    memory whose state depends on the processor."""
+    interconnect, since a prediction knows nothing of the processor. None for the microcoded accelerator, of programs
+    with parameters, and with a memory whose state depends on the processor."""
 
     run: Run
     predicted: Timeline | None
@@ -162,7 +162,7 @@ def run_inference(
 def _predicted(compiled: CompiledNetwork, base: int, memory_bytes: int) -> Iterator[Timeline | None]:
     """Timelines of the segments, by prediction, where memory does not depend on what the processor did before."""
     config = compiled.config
-    known = not config.serial and kind_of(config.memory) == "fixed"
+    known = not config.serial and kind_of(config.memory) == "fixed" and not compiled.code.parameters.formulas
     system = System((Part(TOP, config, REGISTERS),), memory=config.memory, memory_bytes=memory_bytes)
     for segment in compiled.code.segments:
         begun = Begun(segment.words, base + segment.address, base)

@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> Report:
         "weights_bytes": project.weights_bytes,
         "memory_bytes": project.memory_bytes,
         "scratch_bytes": project.scratch_bytes,
+        "state_bytes": project.state_bytes,
         "segments": len(compiled.code.segments),
         "host_nodes": len(nodes),
         "kernels": project.kernels,
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> Report:
         f"weights      {project.weights_bytes:,} bytes",
         f"memory       {project.memory_bytes:,} bytes shared, {project.scratch_bytes:,} bytes of the host's own",
     ]
+    if project.state_bytes:
+        lines.append(f"variables    {project.state_bytes:,} bytes of them, kept between runs")
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     if project.inexact:
         lines.append(

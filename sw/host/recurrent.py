@@ -178,19 +178,29 @@ class Lstm:
         results = output.astype(np.int8), hidden.astype(np.int8), cell.astype(np.int16)
         return [results[0], results[1].reshape(inputs[1].shape), results[2].reshape(inputs[2].shape)]
 
+    @property
+    def most(self) -> int | None:
+        """The largest magnitude of the cell state, in its units; None: whatever int16 holds."""
+        return int(min(self.clip / 2.0**self.power, 32767.0)) if self.clip > 0 else None
+
+    @property
+    def factors(self) -> tuple[Multiplier, Multiplier, Multiplier]:
+        """Of what the cell keeps, of what is added to it, and of the hidden state."""
+        reals = _UNIT, _UNIT * _UNIT / 2.0**self.power, _UNIT * _UNIT / float(self.scale_hidden)
+        kept, added, made = map(Multiplier.of, reals)
+        return kept, added, made
+
     def _step(self, source: Int64, hidden: Int64, cell: Int64) -> tuple[Int64, Int64]:
-        scale = 2.0**self.power
+        factors = self.factors
         values = [gate.value(source, hidden - self.zero_hidden) for gate in self.gates]
         enter, forget, output = (sigmoid(values[n]) for n in (0, 1, 3))
-        kept = _saturated(Multiplier.of(_UNIT).times(forget * cell), 16)
-        added = _saturated(Multiplier.of(_UNIT * _UNIT / scale).times(enter * tanh(values[2], -12)), 16)
+        kept = _saturated(factors[0].times(forget * cell), 16)
+        added = _saturated(factors[1].times(enter * tanh(values[2], -12)), 16)
         cell = _saturated(kept + added, 16)
-        if self.clip > 0:
-            most = int(min(self.clip / scale, 32767.0))
-            cell = np.clip(cell, -most, most)
+        if self.most is not None:
+            cell = np.clip(cell, -self.most, self.most)
         product = tanh(cell, self.power) * output
-        real = _UNIT * _UNIT / float(self.scale_hidden)
-        return _saturated(Multiplier.of(real).times(product) + self.zero_hidden, 8), cell
+        return _saturated(factors[2].times(product) + self.zero_hidden, 8), cell
 
 
 @dataclass(frozen=True, eq=False)

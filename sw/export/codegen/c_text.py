@@ -48,7 +48,8 @@ def number(value: Any) -> str:
             return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
         text = f"{np.float32(value):.9g}"
         return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
-    return "INT32_MIN" if int(value) == -(1 << 31) else str(int(value))
+    least = {-(1 << 31): "INT32_MIN", -(1 << 63): "INT64_MIN"}
+    return least.get(int(value), str(int(value)))
 
 
 def printable(text: str) -> str:
@@ -80,7 +81,11 @@ def _member(value: str | int | Fields, indent: str) -> str:
     return value if isinstance(value, str) else number(value)
 
 
-_TYPES = {"int8": "int8_t", "int32": "int32_t", "uint32": "uint32_t", "float32": "float"}
+_TYPES = {
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "bool": "uint8_t",
+    "float32": "float",
+}
 
 
 class Constants:

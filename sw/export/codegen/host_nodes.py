@@ -14,12 +14,14 @@ from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields, number
 from dovetail.sw.export.codegen.movement import places_of, write_places
+from dovetail.sw.export.codegen.recurrent import write_recurrent
 from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
 from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.host import kernels
+from dovetail.sw.host.recurrent import Lstm, Svdf
 from dovetail.sw.host.softmax import OnnxSoftmax, TfliteSoftmax, softmax_sizes
 from dovetail.sw.network import ir
-from dovetail.sw.network.layout import Array, Layout, Shape
+from dovetail.sw.network.layout import Array, Layout, Shape, as_signed
 from dovetail.sw.passes.float.model_proto import opset_of
 
 _ONNX_MOVES = {
@@ -35,6 +37,15 @@ _TFLITE_MOVES = {
 """Operators that may move data and do nothing else; trying tells."""
 _TFLITE_TABLES = {name.lower() for name in (*FUNCTIONS, *RECTIFIERS, "ABS", "LEAKY_RELU")}
 """Functions of one element."""
+_COMPARISONS = {
+    "Equal": "EQUAL",
+    "Less": "LESS",
+    "LessOrEqual": "LESS_OR_EQUAL",
+    "Greater": "GREATER",
+    "GreaterOrEqual": "GREATER_OR_EQUAL",
+}
+_NUMBERS = ("int32", "int64", "float32")
+"""Element types that can be compared."""
 _FLOAT_PAIRS = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
 
 
@@ -54,6 +65,8 @@ def write_host(writer: Writer, node: ir.Host) -> None:
             order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
             item_bytes = writer.graph.tensors[node.inputs[0]].item_bytes
             write_places(writer, *writer.ends(node), order, item_bytes, node.name)
+        case Lstm() | Svdf():
+            write_recurrent(writer, node, payload)
         case kernels.OnnxOp():
             _OnnxNode(writer, node, payload).write()
         case kernels.TfliteOp():
@@ -137,13 +150,69 @@ class _OnnxNode:
             return
         if not self.is_plain or (self.sums and kind != "LayerNormalization"):
             raise _refused(self.node)
-        if kind in _ONNX_MOVES and not (kind == "Concat" and len(self.proto.input) > 1):
+        if kind == "Gather" and self.proto.input[1] not in self.values:
+            self._pick()
+        elif kind in _COMPARISONS:
+            self._compare(_COMPARISONS[kind])
+        elif kind == "Where":
+            self._choose()
+        elif kind in _ONNX_MOVES and not (kind == "Concat" and len(self.proto.input) > 1):
             _write_moves(self.writer, self.node)
         elif kind in (*_FLOAT_PAIRS, "Concat", "Softmax", "LayerNormalization"):
             self._check_types()
             self._compute(kind)
         else:
             raise _refused(self.node)
+
+    def _pick(self) -> None:
+        """Rows that numbers of a run choose."""
+        writer, layout = self.writer, self.payload.outputs[0].layout
+        (data, shape), (indices, count) = map(self._operand, self.proto.input)
+        axis = self.attributes.get("axis", 0) % len(shape)
+        fields: Fields = {
+            "outer": prod(shape[:axis]),
+            "rows": shape[axis],
+            "run": prod(shape[axis + 1 :]) * writer.graph.tensors[self.node.outputs[0]].item_bytes,
+            "count": prod(count),
+            "index_bytes": writer.graph.tensors[self.wires[self.proto.input[1]][1]].item_bytes,
+        }
+        rule = writer.constants.struct("dovetail_pick", fields, f"{self.node.name}_pick")
+        result = self._ordered(layout, self.node.outputs[0])
+        writer.checked_call("dovetail_pick_rows", rule, data, indices, result)
+        self._settle(layout, result)
+
+    def _compare(self, comparison: str) -> None:
+        """Truth values of two tensors of numbers."""
+        types = {self._dtype(name) for name in self.proto.input}
+        if len(types) > 1 or not types <= set(_NUMBERS):
+            raise _refused(self.node, f"which must compare two tensors of {', '.join(_NUMBERS)}")
+        (a, left), (b, right) = map(self._operand, self.proto.input)
+        pairs = self.writer.constants.struct(
+            "dovetail_pairs", pairs_fields(left, right, self.node.name), f"{self.node.name}_pairs"
+        )
+        layout = self.payload.outputs[0].layout
+        result = self._ordered(layout, self.node.outputs[0])
+        self.writer.call(
+            "dovetail_compare", f"DOVETAIL_{comparison}", f"DOVETAIL_{types.pop().upper()}", pairs, a, b, result
+        )
+        self._settle(layout, result)
+
+    def _choose(self) -> None:
+        """Elements of one operand or the other one."""
+        layout = self.payload.outputs[0].layout
+        (condition, given), *ends = map(self._operand, self.proto.input)
+        result = self._ordered(layout, self.node.outputs[0])
+        item_bytes = self.writer.graph.tensors[self.node.outputs[0]].item_bytes
+        for wanted, (source, shape) in zip((1, 0), ends, strict=True):
+            fields = pairs_fields(given, shape, self.node.name, layout.shape)
+            pairs = self.writer.constants.struct("dovetail_pairs", fields, f"{self.node.name}_pairs")
+            self.writer.call("dovetail_choose", pairs, wanted, item_bytes, condition, source, result)
+        self._settle(layout, result)
+
+    def _dtype(self, name: str) -> str:
+        """Element type of an operand."""
+        known = self.values.get(name)
+        return known.dtype.name if known is not None else self.writer.graph.tensors[self.wires[name][1]].dtype
 
     def _check_types(self) -> None:
         tensors = [self.writer.graph.tensors[name].dtype for name in (*self.node.inputs, *self.node.outputs)]
@@ -237,6 +306,8 @@ class _OnnxNode:
             return self.made[name]
         if name in self.values:
             value = self.values[name]
+            if value.dtype == np.uint8 and self.payload.outputs[0].unsigned:
+                value = as_signed(value)
             return self.writer.constants.array(value, f"{self.node.name}_{name}"), value.shape
         wire, tensor = self.wires[name]
         pointer = self.writer.storage.pointer(tensor)

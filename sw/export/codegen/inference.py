@@ -16,6 +16,8 @@ from dovetail.sw.export.codegen.c_text import Constants, comment, identifier
 from dovetail.sw.export.codegen.host_nodes import write_host
 from dovetail.sw.export.codegen.movement import write_places
 from dovetail.sw.export.codegen.nodes import WRITERS
+from dovetail.sw.export.codegen.run_inputs import RunInputs
+from dovetail.sw.export.codegen.states import handed_on, kept_states, reset_lines
 from dovetail.sw.export.codegen.writer import Pointer, Storage, Writer
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
@@ -52,7 +54,8 @@ class Array:
 class Inference:
     """What one inference does.
 
-    ``lines``: C statements of inference_run(), in order; ``steps``: what it does, in order, by the numbers that it
+    ``lines``: C statements of inference_run(), in order; ``reset``: those of inference_reset(), none without variables;
+    ``state_bytes``: of the variables; ``steps``: what it does, in order, by the numbers that it
     passes to STEP(); ``constants``: definitions that they need; ``functions``: the
     kernels that they call; ``scratch_bytes``: memory between them that the accelerator does not see; ``inexact``: nodes
     in float whose kernel may round the last bit in another way than the runtime.
@@ -61,6 +64,8 @@ class Inference:
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     lines: tuple[str, ...]
+    reset: tuple[str, ...]
+    state_bytes: int
     steps: tuple[str, ...]
     constants: str
     functions: frozenset[str]
@@ -85,11 +90,13 @@ class _InferenceWriter:
         arrays = _arrays((*self.graph.inputs, *self.graph.outputs))
         self.inputs, self.outputs = arrays[: len(self.graph.inputs)], arrays[len(self.graph.inputs) :]
         self.storage = Storage(self.graph, self.code.where)
+        self.states = kept_states(self.graph, self.storage, self.code.where)
         self.direct = {array for array in self.inputs if self._is_tensor(array, "inputs")}
         self.direct |= {array for array in self.outputs if self._is_tensor(array, "outputs")}
         """Inputs and outputs that are tensors in the caller's arrays."""
         self.constants = Constants()
         self.writer = Writer(self.graph, self.storage, self.constants)
+        self.run_inputs = RunInputs(self.code.parameters, self.writer)
         self.makers = {
             self.storage.root(name): index
             for index, step in enumerate(self.code.steps)
@@ -103,24 +110,41 @@ class _InferenceWriter:
         self.steps: list[str] = []
 
     def inference(self) -> Inference:
+        given = {array.port.tensor: f"inputs->{array.member}" for array in self.inputs}
+        self.run_inputs.check(given, given.__getitem__)
         for array in self.inputs:
             self._take(array)
+        for one in self.states:
+            if one.target is not None:
+                size = self.storage.bytes_of(one.state.read)
+                self._begin(f"state {one.state.name}")
+                self.writer.call("memcpy", one.target, one.place, size)
         for index, (step, number) in enumerate(self.code.walk):
             if number is not None:
                 segment = self.code.segments[number]
                 self._step(f"segment {number}")
+                self.run_inputs.set()
                 self._start(segment.address, segment.pages, *self._borders(index, step))
             elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)
+                    self.run_inputs.check(node.outputs, self.storage.pointer)
         for array in self.outputs:
             self._give(array)
+        if any(not one.in_place for one in self.states):
+            self.storage.next_step()
+        for name, source, target, size in handed_on(self.states, self.storage):
+            self._step(f"state {name}")
+            self.writer.call("memcpy", target, source, size)
         self.writer.write(f"STEP({len(self.steps)});")
         scratch = self.storage.lay_out()
+        reset = reset_lines(self.states, self.storage, self.constants, self.code.where)
         return Inference(
             self.inputs,
             self.outputs,
             tuple(self.writer.lines()),
+            tuple(reset),
+            sum(self.storage.bytes_of(state.read) for state in self.graph.states),
             tuple(self.steps),
             self.constants.text,
             frozenset(self.writer.functions),
@@ -171,8 +195,16 @@ class _InferenceWriter:
         read = {root(name) for node in step.nodes for name in node.inputs}
         wanted = {root(name) for number in host for node in steps[number].nodes for name in node.inputs}
         wanted |= {root(array.port.tensor) for array in self.outputs}
+        # What the host finds in a variable, it may look at in the next run only.
+        wanted |= {root(one.state.written) for one in self.states if not one.in_place or root(one.state.read) in wanted}
         made = {name for name in wanted if self.makers.get(name) == index}
         given = {name for name in read if name not in self.makers or self.makers[name] in host} - self.given
+        # What an earlier run of the accelerator has left there, the host has not written.
+        given -= {
+            root(one.state.read)
+            for one in self.states
+            if one.in_place and self.makers.get(root(one.state.written), -1) not in {*host, -1}
+        }
         self.given |= given
         return self._extents(given), self._extents(made)
 

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields
-from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, pairs_fields
+from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, copy_fields, pairs_fields
 from dovetail.sw.network import ir
 
 
@@ -157,6 +157,25 @@ def _move(writer: Writer, node: ir.Move) -> None:
         writer.move(writer.storage.pointer(name), result, copy, 1, node.name)
 
 
+def _update(writer: Writer, node: ir.Update) -> None:
+    """A state in which the host replaces rows."""
+    state, rows, place = node.inputs
+    item_bytes = writer.graph.tensors[state].item_bytes
+    copy = writer.constants.struct(
+        "dovetail_copy", copy_fields(node.copy(writer.graph), item_bytes, node.name), f"{node.name}_copy"
+    )
+    fields: Fields = {
+        "bytes": writer.storage.bytes_of(state),
+        "copy": copy,
+        "step": node.step(writer.graph) * item_bytes,
+        "places": node.places(writer.graph),
+        "index_bytes": writer.graph.tensors[place].item_bytes,
+    }
+    rule = writer.constants.struct("dovetail_update", fields, node.name)
+    operands = map(writer.storage.pointer, (place, state, rows, node.outputs[0]))
+    writer.checked_call("dovetail_replace_rows", rule, *operands)
+
+
 WRITERS: dict[type[ir.Node], Callable[[Writer, Any], None]] = {
     ir.Conv: _convolution,
     ir.Depthwise: _convolution,
@@ -169,5 +188,6 @@ WRITERS: dict[type[ir.Node], Callable[[Writer, Any], None]] = {
     ir.Mean: _mean,
     ir.Pad: _pad,
     ir.Move: _move,
+    ir.Update: _update,
 }
 """What writes the calls of a node."""

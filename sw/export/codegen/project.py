@@ -27,7 +27,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 PREFIX = "inference"
 """What the names of a network's files, functions, types and macros begin with, unless the user says otherwise."""
 DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c", "barrier.h")
-_FUNCTION = re.compile(r"^void (dovetail_\w+)\(", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?:void|int) (dovetail_\w+)\(", re.MULTILINE)
 """A kernel, in its file."""
 WALK = "dovetail_walk.h"
 """What only some kernels include; the other files of this prefix are part of every project."""
@@ -45,9 +45,9 @@ class Project:
     """A generated project.
 
     ``files``: bytes by name; ``weights``: name of the weights file; ``weights_bytes``, ``memory_bytes``,
-    ``scratch_bytes``: of the weights file, of shared and of scratch memory; ``kernels``: C files of the kernels in use;
-    ``inexact``: nodes whose float kernel may round
-    in another way than the runtime.
+    ``scratch_bytes``: of the weights file, of shared and of scratch memory; ``state_bytes``: of the variables, which
+    lie in these; ``kernels``: C files of the kernels in use; ``inexact``: nodes whose float kernel may round in another
+    way than the runtime.
     """
 
     files: Mapping[str, bytes]
@@ -55,6 +55,7 @@ class Project:
     weights_bytes: int
     memory_bytes: int
     scratch_bytes: int
+    state_bytes: int
     kernels: tuple[str, ...]
     inexact: tuple[str, ...]
 
@@ -83,11 +84,6 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
         A node of the host has no kernel; names the node, its operator and the way out.
     """
     check_prefix(prefix)
-    if compiled.graph.states:
-        raise NetworkError(
-            f"{compiled.graph.name}: network must have no variables, not {compiled.graph.states[0].name!r}: generated C"
-            " keeps nothing between runs; `dovetail run` and the Python library do"
-        )
     inference = inference_of(compiled)
     weights = weights_file(compiled.program)
     title = _title(compiled, prefix)
@@ -127,6 +123,7 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
         len(weights),
         compiled.code.memory_bytes,
         inference.scratch_bytes,
+        inference.state_bytes,
         tuple(kernels),
         inference.inexact,
     )
@@ -168,6 +165,7 @@ def _header(
     title: Mapping[str, str], compiled: CompiledNetwork, inference: Inference, weights_bytes: int, embed: bool
 ) -> str:
     prefix, macro = title["prefix"], title["macro"]
+    ranges = {one.name: f", {one.low} to {one.high}" for one in compiled.code.parameters.inputs}
     embedded = f"\n#define {macro}_EMBEDDED\nextern const uint8_t {prefix}_weights[{macro}_WEIGHTS_BYTES];\n"
     return _fill(
         "inference.h",
@@ -179,19 +177,24 @@ def _header(
         bound=max((segment.bound for segment in compiled.program.segments), default=0),
         align=ALIGN,
         embedded=embedded if embed else "",
-        ports="\n".join(_ports(macro, "INPUT", inference.inputs) + _ports(macro, "OUTPUT", inference.outputs)),
+        scratch_note=", kept between runs" if "SCRATCH(" in "".join(inference.reset) else "",
+        kept=_fill("reset.h", **title) if inference.reset else "",
+        ports="\n".join(
+            _ports(macro, "INPUT", inference.inputs, ranges) + _ports(macro, "OUTPUT", inference.outputs, {})
+        ),
         inputs="".join(f"    const {C_TYPES[a.port.dtype]} *{a.member};\n" for a in inference.inputs),
         outputs="".join(f"    {C_TYPES[a.port.dtype]} *{a.member};\n" for a in inference.outputs),
     )
 
 
-def _ports(macro: str, kind: str, arrays: Iterable[Array]) -> list[str]:
+def _ports(macro: str, kind: str, arrays: Iterable[Array], ranges: Mapping[str, str]) -> list[str]:
+    """``ranges``: what is said of tensors whose numbers have a range of their own."""
     lines = []
     for array in arrays:
         port, name = array.port, f"{macro}_{array.member.upper()}"
         shape = "".join(f"[{size}]" for size in port.shape)
         lines += [
-            comment(f"{kind.lower()} {port.name}: {port.dtype} {shape}"),
+            comment(f"{kind.lower()} {port.name}: {port.dtype} {shape}{ranges.get(port.tensor, '')}"),
             f"#define {name}_ELEMENTS {array.elements}u",
         ]
         if port.scale is not None:
@@ -203,9 +206,7 @@ def _ports(macro: str, kind: str, arrays: Iterable[Array]) -> list[str]:
 def _source(title: Mapping[str, str], compiled: CompiledNetwork, inference: Inference, crc: int) -> str:
     segments = bool(compiled.code.segments)
     body = "\n".join(inference.lines)
-    variables = ["uint8_t *const memory = inference->memory.address;"] if "MEMORY(" in body else []
-    variables += ["uint8_t *const scratch = inference->scratch;"] if "SCRATCH(" in body else []
-    variables += ["int status;"] if segments else []
+    variables = [*_memories(body), *(["int status;"] if segments else [])]
     return _fill(
         "inference.c",
         **title,
@@ -213,7 +214,23 @@ def _source(title: Mapping[str, str], compiled: CompiledNetwork, inference: Infe
         crc=f"0x{crc:08x}",
         align=ALIGN,
         run_segment=_fill("run_segment.c", prefix=title["prefix"]) if segments else "",
+        reset=_reset(title, inference) if inference.reset else "",
+        start=_fill("start.c", **title) if inference.reset else "",
         statements=indent("\n".join([*variables, "inference->cycles = 0;", body]), "    "),
+    )
+
+
+def _memories(body: str) -> list[str]:
+    """Definitions of the memories that statements name."""
+    memory = ["uint8_t *const memory = inference->memory.address;"] if "MEMORY(" in body else []
+    return [*memory, *(["uint8_t *const scratch = inference->scratch;"] if "SCRATCH(" in body else [])]
+
+
+def _reset(title: Mapping[str, str], inference: Inference) -> str:
+    """The function that gives variables their initial values."""
+    body = "\n".join(inference.reset)
+    return _fill(
+        "reset.c", **title, statements=indent("\n".join([*_memories(body), "int status = DOVETAIL_OK;", body]), "    ")
     )
 
 

@@ -21,6 +21,8 @@ from dovetail.sw.network.layout import Shape
 ROUNDINGS = {Rounding.TFLITE: "DOVETAIL_ROUND_TFLITE", Rounding.ONNX: "DOVETAIL_ROUND_ONNX"}
 AXES = 8
 """The most axes of the kernels' loops, DOVETAIL_AXES."""
+_ALWAYS = 1 << 30
+"""A step behind all others."""
 
 
 class Writer:
@@ -43,9 +45,20 @@ class Writer:
         separated = [part for text in texts for part in (text, ", ")][:-1]
         self._statements.append((f"{function}(", *separated, ");"))
 
+    def checked_call(self, function: str, *arguments: str | int | Pointer) -> None:
+        """Append a call of a kernel that is 0 where a number that a run is given is outside its range."""
+        self.call(function, *arguments)
+        *start, _ = self._statements.pop()
+        self._statements.append(("if (!", *start, "))"))
+        self.write("    return DOVETAIL_ERROR_RANGE;")
+
     def write(self, *lines: str) -> None:
         """Append lines of C."""
         self._statements += [(line,) for line in lines]
+
+    def statement(self, *parts: str | Pointer) -> None:
+        """Append a line of C with addresses in it."""
+        self._statements.append(parts)
 
     def lines(self) -> list[str]:
         """The C text of all statements, when scratch memory is laid out."""
@@ -118,9 +131,10 @@ def copy_fields(copy: ir.Copy, item_bytes: int, name: str) -> dict[str, str | in
     }
 
 
-def pairs_fields(a: Shape, b: Shape, name: str) -> Fields:
-    """A struct dovetail_pairs for two operands that are repeated where they have one element and the other more."""
-    shape = np.broadcast_shapes(a, b)
+def pairs_fields(a: Shape, b: Shape, name: str, result: Shape = ()) -> Fields:
+    """A struct dovetail_pairs for two operands that are repeated where they have one element and the other, or the
+    result, more."""
+    shape = np.broadcast_shapes(a, b, result)
     steps = [_steps(operand, len(shape)) for operand in (a, b)]
     axes: list[tuple[int, int, int]] = []
     for axis in zip(shape[::-1], steps[0][::-1], steps[1][::-1], strict=True):
@@ -217,7 +231,13 @@ class Storage:
 
     def claim(self, tensor: str, array: str) -> bool:
         """Whether a tensor now has its place in an array of the caller's: the first one that asks gets it."""
-        return self._arrays.setdefault(self.root(tensor), array) == array
+        root = self.root(tensor)
+        return root not in self._slots and self._arrays.setdefault(root, array) == array
+
+    def keep(self, key: str, size: int) -> Pointer:
+        """Bytes that nothing else takes, from run to run; ``key``: a tensor whose place they are, or another text."""
+        self._slots[key] = _Slot(size, -1, _ALWAYS)
+        return Pointer(None, key)
 
     def next_step(self) -> None:
         """What follows is written after all that was."""
@@ -248,7 +268,7 @@ class Storage:
 
     def _scratch(self, key: str | int, size: int) -> Pointer:
         slot = self._slots.setdefault(key, _Slot(size, self._step, self._step))
-        slot.last = self._step
+        slot.last = max(slot.last, self._step)
         return Pointer(None, key)
 
     def lay_out(self) -> int:

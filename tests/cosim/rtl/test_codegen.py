@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,16 @@ from dovetail.sw.export.codegen.project import Project, project_of
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from dovetail.sw.runtime.decoder import Decoder
+from dovetail.sw.runtime.engines import create
+from tests.sw.compiler.decoder import decoder, steps
+from tests.sw.runtime.stateful_networks import lstm, streaming
 
 MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
 beside = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 CONFIG = Config.load("small")
 RUNS = 2
+PARAMETERS = Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=4, bus=32, stripe=8, parameters=3)
 
 
 @pytest.fixture
@@ -48,9 +53,11 @@ def samples(graph: ir.Graph, count: int) -> list[dict[str, Array]]:
     ]
 
 
-def check(compiled: CompiledNetwork, program: Path, folder: Path, runs: int = RUNS) -> None:
+def check(
+    compiled: CompiledNetwork, program: Path, folder: Path, inputs: Sequence[dict[str, Array]] | None = None
+) -> None:
     """Every inference of a file of them gives the network's outputs in its cycles."""
-    inputs = samples(compiled.graph, runs)
+    inputs = samples(compiled.graph, RUNS) if inputs is None else inputs
     (folder / "input.bin").write_bytes(b"".join(value.tobytes() for sample in inputs for value in sample.values()))
     files = [str(folder / name) for name in ("weights.bin", "input.bin", "output.bin")]
     done = subprocess.run([program, *files], capture_output=True, text=True, timeout=600)
@@ -101,6 +108,44 @@ def test_depthwise_convolutions_on_the_host(
     compiled = compile_network(MODELS / name, Config.load("small").replace(depthwise="none"))
     assert len(compiled.code.segments) == 5
     check(compiled, build(compiled), tmp_path)
+
+
+def test_a_cache_updated_in_place(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    """One program at every position; a place out of range ends the application."""
+    compiled = compile_network(decoder(), PARAMETERS, effort=0)
+    program, inputs = build(compiled), steps(compiled.graph)
+    assert compiled.code.parameters.formulas
+    check(compiled, program, tmp_path, inputs)
+    inputs[1]["position"] += len(inputs)
+    (tmp_path / "input.bin").write_bytes(b"".join(value.tobytes() for one in inputs for value in one.values()))
+    files = [str(tmp_path / name) for name in ("weights.bin", "input.bin", "output.bin")]
+    done = subprocess.run([program, *files], capture_output=True, text=True, timeout=60)
+    text = "inference: a number that a run is given, such as a position or a token, is outside its range\n"
+    assert (done.returncode, done.stderr, done.stdout.count("cycles")) == (1, text, 1)
+
+
+@pytest.mark.parametrize("make", [lstm, streaming])
+def test_variables(make: Callable[[], bytes], build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    (tmp_path / "net.tflite").write_bytes(make())
+    compiled = compile_network(tmp_path / "net.tflite", PARAMETERS, effort=0)
+    check(compiled, build(compiled), tmp_path, samples(compiled.graph, 10))
+
+
+@pytest.mark.slow
+def test_tokens(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
+    """A language model writes the same tokens in 16 positions, by its C code on the RTL and by the model's engine."""
+    config = CONFIG.replace(softmax=1, norm=True, parameters=1)
+    compiled = compile_network("zoo:decoder_tiny", config, effort=0)
+    program = build(compiled)
+    written = list(Decoder(compiled, create("model", config)).write([1, 403, 407], count=14))
+    assert len(written) == 16
+    inputs = [
+        {"tokens": np.array([[step.token]]), "position": np.array([position])} for position, step in enumerate(written)
+    ]
+    compiled.reset()
+    check(compiled, program, tmp_path, inputs)
+    logits = np.frombuffer((tmp_path / "output.bin").read_bytes(), np.int8).reshape(16, -1)
+    assert logits.argmax(axis=1).tolist() == [step.next for step in written]
 
 
 def test_what_the_application_says(build: Callable[[CompiledNetwork], Path], tmp_path: Path, build_cache: Path) -> None:

@@ -221,7 +221,7 @@ const char *dovetail_status_text(int status)
     case DOVETAIL_ERROR_HOST:
         return "parts of the network run on the host, which this driver does not do: see `dovetail codegen`";
     case DOVETAIL_ERROR_RANGE:
-        return "a run input, such as a position, is outside the range that the program file says";
+        return "a number that a run is given, such as a position or a token, is outside its range";
     case DOVETAIL_ERROR_PARAMETERS:
         return "the program has parameters: give the run's inputs to dovetail_program_set() first";
     default:

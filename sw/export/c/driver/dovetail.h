@@ -42,7 +42,7 @@ enum dovetail_status {
     DOVETAIL_ERROR_CRC = -13,      /* a damaged program file */
     DOVETAIL_ERROR_INDEX = -14,    /* the program has no such segment, input or output */
     DOVETAIL_ERROR_HOST = -15,     /* the program has steps of the host */
-    DOVETAIL_ERROR_RANGE = -16,    /* a run input is outside its range */
+    DOVETAIL_ERROR_RANGE = -16,    /* a number that a run is given is outside its range */
     DOVETAIL_ERROR_PARAMETERS = -17 /* the program's parameters have not been set */
 };
 

@@ -132,6 +132,29 @@ void dovetail_move(const struct dovetail_copy *copy, const void *in, void *out);
 /* Element i comes from `places[i]` of the operand. */
 void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, const void *in, void *out);
 
+/* `rows` of `run` bytes each, `outer` times, of which a whole number chooses one; `index_bytes`: 4 or 8 of it. */
+struct dovetail_pick {
+    size_t outer, rows, run;
+    size_t count;
+    uint8_t index_bytes;
+};
+
+/* Of each of [outer][rows] the rows that `count` numbers choose, below 0 from the end on, to [outer][count]. 0, and
+ * perhaps a part of the result, where a number chooses none; else 1. */
+int dovetail_pick_rows(const struct dovetail_pick *node, const void *in, const void *indices, void *out);
+
+/* `bytes` bytes in which rows are replaced: `copy` puts them to place 0, every other of `places` is `step` bytes on. */
+struct dovetail_update {
+    size_t bytes;
+    const struct dovetail_copy *copy;
+    size_t step, places;
+    uint8_t index_bytes;
+};
+
+/* `state` with the rows at the place that a whole number says. 0, and nothing written, where there is none; else 1. */
+int dovetail_replace_rows(const struct dovetail_update *node, const void *place, const void *state, const void *rows,
+                          void *out);
+
 /* An image in a frame of `fill`. Of the window, only sizes and padding count. */
 void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_t *in, int8_t *out);
 
@@ -167,6 +190,77 @@ void dovetail_softmax_float(size_t outer, size_t count, size_t inner, const floa
 /* Layer normalisation of each row of `columns`, in double, rounded once to float. `offset` may be NULL. */
 void dovetail_layer_norm(float epsilon, const float *gain, const float *offset, size_t rows, size_t columns,
                          const float *in, float *out);
+
+/* --- layers with a state ---------------------------------------------------------------------------------------- */
+
+/* mult * 2^(shift - 31) */
+struct dovetail_factor {
+    int32_t mult;
+    int8_t shift;
+};
+
+/* A gate: `weights` [units][inputs], `recurrent` [units][units]; its products become 12 fraction bits. */
+struct dovetail_gate {
+    const int8_t *weights, *recurrent;
+    const int32_t *bias;
+    struct dovetail_factor scale, recurrent_scale;
+};
+
+/* An LSTM layer. The cell state counts in 2^power, from `low` to `high`; `kept`, `added`: of the two products that
+ * make it; `made`: of the one that makes the hidden state. `time_major`: sequences are [steps][batch][...], else
+ * [batch][steps][...]. */
+struct dovetail_lstm {
+    size_t batch, steps, inputs, units;
+    uint8_t time_major;
+    struct dovetail_gate enter, forget, candidate, open;
+    int32_t zero_in, zero_hidden, power, low, high;
+    struct dovetail_factor kept, added, made;
+};
+
+/* As TFLite Micro computes it. New states may lie where the old ones do. */
+void dovetail_run_lstm(const struct dovetail_lstm *node, const int8_t *in, const int8_t *hidden, const int16_t *cell,
+                       int8_t *out, int8_t *hidden_out, int16_t *cell_out);
+
+/* Of its gates: int16 with 12 fraction bits, or in 2^power, to 15 fraction bits. */
+int32_t dovetail_sigmoid(int32_t value);
+int32_t dovetail_tanh(int32_t value, int32_t power);
+
+/* A layer of filters, `rank` for each unit: `feature` [filters][inputs], `time` [filters][memory]. The state holds the
+ * last results of each filter and has the element type of `time`, of `time_bytes`. */
+struct dovetail_svdf {
+    size_t batch, inputs, units, rank, memory;
+    const int8_t *feature;
+    const void *time;
+    uint8_t time_bytes;
+    const int32_t *bias;
+    int32_t zero_in, zero_state, zero_out;
+    struct dovetail_factor to_state, to_out;
+};
+
+/* As TFLite Micro computes it. The new state may lie where the old one does. */
+void dovetail_run_svdf(const struct dovetail_svdf *node, const int8_t *in, const void *state, int8_t *out,
+                       void *state_out);
+
+/* --- conditions ------------------------------------------------------------------------------------------------- */
+
+enum dovetail_comparison {
+    DOVETAIL_EQUAL,
+    DOVETAIL_LESS,
+    DOVETAIL_LESS_OR_EQUAL,
+    DOVETAIL_GREATER,
+    DOVETAIL_GREATER_OR_EQUAL
+};
+
+enum dovetail_number { DOVETAIL_INT32, DOVETAIL_INT64, DOVETAIL_FLOAT32 };
+
+/* Whether it is true, 1 or 0, of two numbers. */
+void dovetail_compare(enum dovetail_comparison comparison, enum dovetail_number number,
+                      const struct dovetail_pairs *pairs, const void *a, const void *b, uint8_t *out);
+
+/* Elements of `in` where the condition is `wanted`, 1 or 0; elsewhere the result stays as it is. `pairs`: condition and
+ * `in`. */
+void dovetail_choose(const struct dovetail_pairs *pairs, int wanted, size_t item_bytes, const uint8_t *condition,
+                     const void *in, void *out);
 
 enum dovetail_float_operation { DOVETAIL_FLOAT_ADD, DOVETAIL_FLOAT_SUB, DOVETAIL_FLOAT_MUL, DOVETAIL_FLOAT_DIV };
 

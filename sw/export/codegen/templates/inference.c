@@ -17,7 +17,7 @@
 #endif
 #define STEP(number) @@{macro}_STEP(number)
 
-int @@{prefix}_init(struct @@{prefix} *inference, const struct dovetail_platform *platform,
+@@{reset}int @@{prefix}_init(struct @@{prefix} *inference, const struct dovetail_platform *platform,
                    const struct dovetail_memory *memory, void *scratch, size_t scratch_bytes, const void *weights,
                    size_t weights_bytes)
 {
@@ -37,7 +37,7 @@ int @@{prefix}_init(struct @@{prefix} *inference, const struct dovetail_platform
                                        memory->bytes);
     if (!status)
         status = dovetail_flush(&inference->device, memory, 0, @@{macro}_MEMORY_BYTES);
-    return status;
+@@{start}    return status;
 }
 @@run_segment
 int @@{prefix}_run(struct @@{prefix} *inference, const struct @@{prefix}_inputs *inputs,

@@ -21,7 +21,7 @@ extern "C" {
 
 #define @@{macro}_CONFIG_HASH @@{hash}ull
 #define @@{macro}_MEMORY_BYTES @@{memory_bytes}u /* memory that host and accelerator share, from an address of 4 KiB on */
-#define @@{macro}_SCRATCH_BYTES @@{scratch_bytes}u /* memory of the host's own, from an address of @@{align} on */
+#define @@{macro}_SCRATCH_BYTES @@{scratch_bytes}u /* memory of the host's own, from an address of @@{align} on@@{scratch_note} */
 #define @@{macro}_WEIGHTS_BYTES @@{weights_bytes}u /* @@{prefix}_weights.bin */
 #define @@{macro}_CYCLES @@{cycles}ull /* of the accelerator, where memory is as fast as the configuration says */
 #define @@{macro}_SEGMENT_CYCLES @@{bound}ull /* that no segment exceeds then, for time limits */
@@ -58,7 +58,7 @@ int @@{prefix}_init(struct @@{prefix} *inference, const struct dovetail_platform
                    const struct dovetail_memory *memory, void *scratch, size_t scratch_bytes, const void *weights,
                    size_t weights_bytes);
 
-/* One inference. May be called again and again. */
+@@kept/* One inference. May be called again and again. */
 int @@{prefix}_run(struct @@{prefix} *inference, const struct @@{prefix}_inputs *inputs,
                   const struct @@{prefix}_outputs *outputs);
 

@@ -85,7 +85,11 @@ class Accelerator:
         elif name != "CONTROL":
             self.values[name] = value
         elif value & 1:
-            run = self.model.run(self.memory, self.values["PROGRAM"], self.values["PAGES"], base=self.values["BASE"])
+            values = self.values
+            parameters = [values.get(f"PARAM{n + 1}", 0) for n in range(self.model.config.parameters)]
+            run = self.model.run(
+                self.memory, values["PROGRAM"], values["PAGES"], base=values["BASE"], parameters=parameters
+            )
             self.values |= {"STATUS": 2, "CAUSE": run.fault.cause if run.fault else 0, "CYCLES_LO": run.cycles}
 
 

@@ -24,6 +24,7 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import onnx_exponentials, softmax_onnx, softmax_tflite, tflite_exponentials
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.export.codegen.movement import copy_of
+from dovetail.sw.host import recurrent
 from dovetail.sw.host.kernels import Dequantize, Quantize
 from dovetail.sw.host.onnx_session import open_session
 
@@ -287,3 +288,12 @@ def test_a_list_of_places_is_a_strided_copy_where_there_is_one() -> None:
         np.testing.assert_array_equal(seen.ravel(), view.ravel())
     assert copy_of(grid[::-1].ravel()) is None
     assert copy_of(np.array([0, 1, 2, 7, 8, 3])) is None
+
+
+def test_functions_of_gates(library: Any) -> None:
+    """All values, and the scales that a cell state may have."""
+    values = np.arange(-32768, 32768)
+    assert [library.dovetail_sigmoid(value) for value in values.tolist()] == recurrent.sigmoid(values).tolist()
+    for power in (-15, -13, -12, -11, -8):
+        found = [library.dovetail_tanh(value, power) for value in values[:: 1 if power == -12 else 37].tolist()]
+        assert found == recurrent.tanh(values[:: 1 if power == -12 else 37], power).tolist()

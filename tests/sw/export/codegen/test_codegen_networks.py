@@ -340,6 +340,72 @@ def test_float_inputs_and_outputs(check: Check, tmp_path: Path) -> None:
     assert not built.project.inexact
 
 
+def choosing_network(folder: Path, nodes: Sequence[Any], constants: dict[str, Any], index: Any, result: Any) -> Path:
+    """Nodes on an int8 image `x`, an `index` and floats `f`, to a `result`; and the image as floats."""
+    real = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["real"])
+    constants = {**constants, "s": np.float32(0.05), "z": np.int8(3)}
+    graph = helper.make_graph(
+        [*nodes, real],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 6, 5, 7]), index, FLOATS],
+        [result, helper.make_tensor_value_info("real", TensorProto.FLOAT, [1, 6, 5, 7])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = folder / "net.onnx"
+    path.write_bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+    return path
+
+
+FLOATS = helper.make_tensor_value_info("f", TensorProto.FLOAT, [7])
+TABLE = np.random.default_rng(5).standard_normal((9, 4)).astype(np.float32)
+CHOICES: dict[str, tuple[list[Any], dict[str, Any], Any, Any]] = {
+    "rows of a table": (
+        [helper.make_node("Gather", ["table", "i"], ["y"], axis=0)],
+        {"table": TABLE},
+        helper.make_tensor_value_info("i", TensorProto.INT64, [2, 3]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3, 4]),
+    ),
+    "columns of uint8": (
+        [helper.make_node("Gather", ["table", "i"], ["y"], axis=1)],
+        {"table": np.arange(90, dtype=np.uint8).reshape(5, 9, 2) * 3},
+        helper.make_tensor_value_info("i", TensorProto.INT32, [1]),
+        helper.make_tensor_value_info("y", TensorProto.UINT8, [5, 1, 2]),
+    ),
+    "rows of a tensor": (
+        [helper.make_node("Gather", ["x", "i"], ["y"], axis=2)],
+        {},
+        helper.make_tensor_value_info("i", TensorProto.INT64, [2]),
+        helper.make_tensor_value_info("y", TensorProto.INT8, [1, 6, 2, 7]),
+    ),
+    **{
+        f"{kind} of {dtype}": (
+            [helper.make_node(kind, ["k", "i"], ["c"]), helper.make_node("Where", ["c", "f", "g"], ["y"])],
+            {"k": np.arange(-3, 4).astype(dtype), "g": np.arange(21, dtype=np.float32).reshape(3, 1, 7)},
+            helper.make_tensor_value_info("i", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1, 1]),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 1, 7]),
+        )
+        for kind in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+        for dtype in ("int32", "int64", "float32")
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_numbers_that_choose(name: str, build: Callable[[CompiledNetwork], Any], tmp_path: Path) -> None:
+    compiled = compile_network(choosing_network(tmp_path, *CHOICES[name]), SMALL, effort=0)
+    assert {node.op for step in compiled.code.steps for node in step.nodes} & {"gather", "where"}
+    built = build(compiled)
+    assert built.init() == 0
+    rng = np.random.default_rng(0)
+    (port,) = (port for port in compiled.graph.inputs if port.name == "i")
+    for _ in range(6):
+        index = rng.integers(-3, 4, port.shape).astype(port.dtype)
+        floats = np.where(rng.random(7) < 0.3, np.nan, rng.standard_normal(7)).astype(np.float32)
+        sample = {"x": rng.integers(-128, 128, (1, 6, 5, 7)).astype(np.int8), "i": index, "f": floats}
+        np.testing.assert_array_equal(built.run(sample)[0]["y"], compiled.run(sample).outputs["y"])
+
+
 def test_an_operator_without_a_kernel_is_refused(norm_network: bytes, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(norm_network)

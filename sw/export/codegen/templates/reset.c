@@ -1,0 +1,6 @@
+int @@{prefix}_reset(struct @@{prefix} *inference)
+{
+@@statements
+    return status;
+}
+

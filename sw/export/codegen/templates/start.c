@@ -1,0 +1,2 @@
+    if (!status)
+        status = @@{prefix}_reset(inference);
