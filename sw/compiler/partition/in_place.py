@@ -11,8 +11,15 @@ from dovetail.sw.network import ir
 
 @dataclass(frozen=True)
 class InPlace:
-    """An update in place: the parameter's ``number`` is the one that is added to the address of the rows; ``reach``:
-    bytes from the first place to the last."""
+    """An update in place.
+
+    Parameters
+    ----------
+    node: what is updated.
+    number: of the parameter that is added to the address of the rows; 1 is the first.
+    step: bytes from a place to the next.
+    places: how many places the rows can have.
+    """
 
     node: ir.Update
     number: int

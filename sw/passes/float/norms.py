@@ -1,4 +1,4 @@
-"""Passes on normalisations over the last axis: what exporters spell out, or name in their own way, becomes one node."""
+"""Passes on normalisations over the last axis: what exporters spell out becomes one node."""
 
 from __future__ import annotations
 
@@ -84,18 +84,16 @@ class _RootMeanSquare(RewriteRuleClassBase):  # type: ignore[misc]
 
 
 _LAYER_NORMS = RewriteRuleSet([_Scaled.rule(), _Shifted.rule()], commute=True)
-
-
 _RMS_NORMS = RewriteRuleSet([_RootMeanSquare.rule()], commute=True)
 
 
 def fuse_layer_norms(model: oir.Model) -> bool:
-    """A layer normalisation that an exporter spelled out becomes one node for the host."""
+    """A layer normalisation that an exporter spelled out becomes one node."""
     return bool(_LAYER_NORMS.apply_to_model(model))
 
 
 def fuse_rms_norms(model: oir.Model) -> bool:
-    """An RMS normalisation that an exporter spelled out becomes one node for the host."""
+    """An RMS normalisation that an exporter spelled out becomes one node."""
     changed = bool(_RMS_NORMS.apply_to_model(model))
     if changed:
         model.opset_imports[""] = max(model.opset_imports[""], RMS_OPSET)
