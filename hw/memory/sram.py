@@ -231,12 +231,15 @@ class Sram(wiring.Component):
         low = delayed(m, f"{name}_low", port.addr[: self._byte_bits], 4)
         owned = delayed(m, f"{name}_owned", owner, 3)[-1]
         # 4: selection. Of few bytes each is then in one group of as many, in its lane modulo their number. 5: rotation.
-        word = any_of(gated(m, f"{name}_chosen{bank}", word, owned[bank]) for bank, word in enumerate(words))
+        chosen = Signal(8 * lanes, name=f"{name}_chosen")  # all of it once, not for each of its bytes
+        m.d.comb += chosen.eq(
+            any_of(gated(m, f"{name}_of{bank}", word, owned[bank]) for bank, word in enumerate(words))
+        )
         taken = []
         for place in range(few):
             group = Signal(range(lanes // few), name=f"{name}_group{place}", reset_less=True)
             m.d.sync += group.eq(low[3][bits:] + (place < low[3][:bits]))
-            groups = Cat(word.word_select(at + place, 8) for at in range(0, lanes, few))
+            groups = Cat(chosen.word_select(at + place, 8) for at in range(0, lanes, few))
             taken.append(groups.word_select(group, 8))
         m.d.sync += port.data.eq(rotate(m, Cat(taken), low[4][:bits], left=False))
 
