@@ -43,7 +43,7 @@ class VectorScaling(VectorStage):
 
         operation = Signal(VectorOperation)
         with m.Switch(self.operation):
-            for row in INSTRUCTIONS.values():
+            for row in built(self.config, Unit.VECTOR):
                 if row.scaling is not None:
                     with m.Case(int(row.op)):
                         m.d.comb += operation.eq(row.scaling)
