@@ -39,6 +39,8 @@ TFLITE_COLUMNS = 4095
 """Elements of a row whose sum cannot leave 32 bits."""
 ONNX_LEVELS = 1 << 24
 """The most levels that may stand for 1 in `softmax_onnx`."""
+MAX_LEVELS = 511
+"""The most that may in the instruction SOFTMAX."""
 
 _FRACTION = 26
 _HALF = 1 << 30

@@ -46,6 +46,11 @@ class Level:
     lowest: int
     highest: int
 
+    @property
+    def reach(self) -> float:
+        """Difference of the largest and the smallest real."""
+        return float(self.scale) * (self.highest - self.lowest)
+
     def of(self, real: float) -> int:
         """The integer that QuantizeLinear makes of a real."""
         if not np.isfinite(real):
@@ -104,6 +109,11 @@ def _short(scale: Array) -> Array:
     return np.asarray(np.ldexp(np.ceil(mantissa * 256) / 256, exponent))
 
 
+def _is_short(scale: np.float32) -> bool:
+    """Whether a scale has 8 significant bits."""
+    return float(np.frexp(scale)[0]) * 256 % 1 == 0
+
+
 def _power_of_two(largest: Array) -> Array:
     """The smallest power of two whose 128 steps reach the value; what is in the last step saturates. 0 for 0."""
     steps = np.where(largest > 0, largest, 1) / 128
@@ -121,6 +131,34 @@ _KINDS = {"Add": VectorOperation.ADD, "Mul": VectorOperation.MULTIPLY}
 _TRIES = 24
 _ROUNDS = 4
 """Changing a scale may break a sum that was exact, so all sums are checked again."""
+
+_APART = 65 / 64
+"""Least factor between a sum's steps and those of a much larger operand."""
+_SMALL = 16
+"""A summand is small if its range has fewer steps of the sum."""
+
+
+def set_apart(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> dict[str, Level]:
+    """Levels in which a sum of a large and a small tensor keeps the small one, on average.
+
+    If the sum's steps are those of the large operand, a summand below half a step vanishes, everywhere and with the
+    same sign. A residual stream would lose what its branches add. With other steps the large operand lies at another
+    place between two steps each time, and the sum is rounded up as often as the summand's part of a step says.
+    """
+    found = dict(levels)
+    for node in graph.nodes:
+        target = _target(graph, chosen, node)
+        if node.op_type != "Add" or target is None or any(name not in found for name in (*node.input, target)):
+            continue
+        small, large = sorted((found[name] for name in node.input), key=lambda level: level.scale)
+        group, step = chosen.tensors[target], found[target].scale
+        alone = all(chosen.tensors.get(name) != group for name in node.input)
+        if alone and 1 / _APART < step / large.scale < _APART and small.reach < _SMALL * step:
+            wider = np.asarray(large.scale * _APART)
+            scale = np.float32(_short(wider) if _is_short(step) else wider)
+            for name in (name for name, first in chosen.tensors.items() if first == group):
+                found[name] = replace(found[name], scale=scale)
+    return found
 
 
 def make_exact(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> dict[str, Level]:
@@ -167,7 +205,7 @@ def _settle(node: onnx.NodeProto, target: str, chosen: Plan, levels: dict[str, L
 
 def upwards(scale: np.float32) -> Iterator[np.float32]:
     """A scale and those above it. The next one to a scale of 8 bits has 8 bits too (`activation`)."""
-    short = float(np.frexp(scale)[0]) * 256 % 1 == 0
+    short = _is_short(scale)
     for _ in range(_TRIES):
         yield scale
         mantissa, exponent = np.frexp(scale)

@@ -13,11 +13,12 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
 from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
+from dovetail.isa.numerics.softmax import MAX_LEVELS
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
-from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, weights
+from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, set_apart, weights
 from dovetail.sw.quantise.plan import Masked, Plan, masked, picks_rows, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
 
@@ -93,7 +94,7 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     for name, representative in chosen.tensors.items():
         producer, seen = graph.producers.get(name), ranges[name]
         if producer is not None and producer.op_type == "Softmax":
-            seen = _of_softmax(seen)
+            seen = _of_softmax(seen, scheme)
         elif producer is not None and picks_rows(graph, producer):  # of all rows, not only of those that were seen
             seen = _of_constant(_constant(graph, producer.input[0]))
         shared[representative] = seen.join(shared.get(representative, seen))
@@ -105,7 +106,9 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     }
     for name in chosen.operands:
         levels[name] = activation(scheme, _of_constant(_constant(graph, name)))
-    return levels if scheme.activations == "power-of-two" else make_exact(graph, chosen, levels)
+    if scheme.activations == "power-of-two":
+        return levels
+    return make_exact(graph, chosen, set_apart(graph, chosen, levels))
 
 
 def _of_constant(values: Array) -> Range:
@@ -126,16 +129,16 @@ def _of_scores(sums: Iterable[Masked], maxima: Mapping[str, Range]) -> dict[str,
     return found
 
 
-def _of_softmax(seen: Range) -> Range:
-    """A range in which 256 levels have a scale of 2**-8 .. 2**-12.
+def _of_softmax(seen: Range, scheme: Scheme) -> Range:
+    """A range in which 256 levels have a scale of 2**-8 .. 2**-12; with integer sums, of 1 / 256 or 1 / 511, which an
+    accelerator's SOFTMAX has too.
 
     ONNX Runtime fuses a Softmax with its neighbours. The fused kernel divides by the scale as an integer, and overflows
     if that is small.
     """
-    high = 255 / 256
-    while high / 2 >= seen.high and high > 1 / 16:
-        high /= 2
-    return Range(0.0, high)
+    finer = (MAX_LEVELS,) if scheme.integer_sums else tuple(1 << bits for bits in range(9, 13))
+    ranges = [255 / levels for levels in (256, *finer)]
+    return Range(0.0, min((high for high in ranges if high >= seen.high), default=ranges[0]))
 
 
 def _drop_clamps(model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> None:

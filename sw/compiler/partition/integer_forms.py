@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -23,7 +23,7 @@ from dovetail.sw.host import kernels
 from dovetail.sw.host.norm import FloatNorm
 from dovetail.sw.host.softmax import WHOLE, FloatSoftmax, OnnxSoftmax, TfliteSoftmax, factor_of
 from dovetail.sw.network import ir
-from dovetail.sw.passes.integer.edit import makers, rebuilt
+from dovetail.sw.passes.integer.edit import Names, makers, rebuilt
 from dovetail.sw.passes.integer.tidy import drop_dead
 
 INEXACT = "its integer form may be one step off the runtime's float kernel, which --exact asks for"
@@ -40,11 +40,12 @@ class Wires(TypedDict):
 @dataclass(frozen=True)
 class Form:
     """What can stand for some nodes of the host: ``node`` makes the result of the last of ``nodes``, and the node
-    ``host`` is the one that computes; ``exact``: the result is always the host's."""
+    ``host`` is the one that computes; ``columns``: elements of a row; ``exact``: the result is always the host's."""
 
-    node: ir.Node
+    node: ir.Rows
     host: str
     nodes: tuple[ir.Host, ...]
+    columns: int
     exact: bool
 
     @property
@@ -81,11 +82,37 @@ def _replaced(graph: ir.Graph, forms: Collection[Form]) -> ir.Graph:
     """The graph with forms in place of the nodes that they stand for."""
     if not forms:
         return graph
-    nodes = {form.last: form.node for form in forms}
+    names, views = Names(graph), list[ir.Tensor]()
+    places = {form.last: form for form in forms}
     # What nothing reads any more goes first, as a form may have its name.
     gone = {form.host for form in forms if form.node.name == form.host != form.last}
-    kept = [nodes.get(node.name, node) for node in graph.nodes if node.name not in gone]
-    return drop_dead(rebuilt(graph, _side_by_side(kept)))
+    kept = list[ir.Node]()
+    for node in graph.nodes:
+        if node.name in places:
+            kept += _seen_as_rows(graph, places[node.name], names, views)
+        elif node.name not in gone:
+            kept.append(node)
+    return drop_dead(rebuilt(graph, _side_by_side(kept), added=views))
+
+
+def _seen_as_rows(graph: ir.Graph, form: Form, names: Names, views: list[ir.Tensor]) -> Iterator[ir.Node]:
+    """A form's node, between reshapes where an operand or result is not seen as its rows; their views go to
+    ``views``."""
+    before, after = (graph.tensors[name] for name in (*form.node.inputs, *form.node.outputs))
+    shapes = [tensor.shape for tensor in (after, before) if tensor.shape[-1] == form.columns]
+    shape = shapes[0] if shapes else (before.size // form.columns, form.columns)
+    ends = [before.name, after.name]
+    for k, tensor in enumerate((before, after)):
+        if tensor.shape != shape:
+            views.append(names.like(tensor, shape, f"{tensor.name}/rows"))
+            ends[k] = views[-1].name
+    if ends[0] != before.name:
+        name = names.fresh(f"{form.node.name}/rows")
+        yield ir.Reshape(name=name, inputs=(before.name,), outputs=(ends[0],), shape=shape)
+    yield replace(form.node, inputs=(ends[0],), outputs=(ends[1],))
+    if ends[1] != after.name:
+        name = names.fresh(f"{form.node.name}/reshape")
+        yield ir.Reshape(name=name, inputs=(ends[1],), outputs=(after.name,), shape=after.shape)
 
 
 def _side_by_side(nodes: Sequence[ir.Node]) -> list[ir.Node]:
@@ -125,11 +152,12 @@ class Forms:
             match payload:
                 case TfliteSoftmax():
                     softmax = ir.Softmax(**wires, form=Rounding.TFLITE, exponentials=payload.exponentials)
-                    yield Form(softmax, node.name, (node,), exact=True)
-                case OnnxSoftmax() if self._has_rows(node, payload):
+                    columns = self._graph.tensors[node.inputs[0]].shape[-1]
+                    yield Form(softmax, node.name, (node,), columns, exact=True)
+                case OnnxSoftmax() if _has_rows(payload):
                     own: dict[str, Any] = {"levels": payload.levels, "zero_out": payload.zero_point}
                     softmax = ir.Softmax(**wires, form=Rounding.ONNX, exponentials=payload.exponentials, **own)
-                    yield Form(softmax, node.name, (node,), exact=True)
+                    yield Form(softmax, node.name, (node,), payload.sizes[1], exact=True)
                 case kernels.Quantize(ties_even=True):
                     yield from self._between(node, payload)
 
@@ -137,13 +165,6 @@ class Forms:
         """The host's node that makes a tensor, of one operand."""
         node = self._makers.get(tensor)
         return node if isinstance(node, ir.Host) and len(node.inputs) == 1 else None
-
-    def _has_rows(self, node: ir.Node, payload: OnnxSoftmax | FloatSoftmax) -> bool:
-        """Whether rows along the axis are rows of the graph's tensors, in the same order in both."""
-        (before,), (after,) = payload.inputs, payload.outputs
-        same = (before.layout.inner, before.layout.perm) == (after.layout.inner, after.layout.perm)
-        columns = self._graph.tensors[node.inputs[0]].shape[-1]
-        return same and columns == payload.sizes[1] and before.layout.has_rows(payload.sizes)
 
     def _between(self, last: ir.Host, quantise: kernels.Quantize) -> Iterator[Form]:
         """What stands between DequantizeLinear and a node that quantises its result."""
@@ -158,19 +179,26 @@ class Forms:
         # A node whose result is read as float too remains, and its name with it.
         name = host.name if self._readers[last.inputs[0]] == 1 else last.name
         wires: Wires = {"name": name, "inputs": first.inputs, "outputs": last.outputs}
-        columns = self._graph.tensors[first.inputs[0]].shape[-1]
         try:
             match host.payload:
-                case FloatSoftmax() as payload if self._has_rows(host, payload):
-                    node: ir.Node = _of_floats(payload, factor * float(first.payload.scale), quantise, wires)
-                case FloatNorm() as payload if factor == 1 and columns == payload.gain.size:
+                case FloatSoftmax() as payload if _has_rows(payload):
+                    columns = payload.sizes[1]
+                    node: ir.Rows = _of_floats(payload, factor * float(first.payload.scale), quantise, wires)
+                case FloatNorm() as payload if factor == 1:
+                    columns = payload.gain.size
                     node = _norm(payload, first.payload, quantise, wires)
                 case _:
                     return
         except ValueError as error:
             self.refused[host.name] = str(error)
         else:
-            yield Form(node, host.name, (first, *nodes[:0:-1], host, last), exact=False)
+            yield Form(node, host.name, (first, *nodes[:0:-1], host, last), columns, exact=False)
+
+
+def _has_rows(payload: OnnxSoftmax | FloatSoftmax) -> bool:
+    """Whether rows along the axis lie in memory one after the other, in the same order in operand and result."""
+    (before,), (after,) = payload.inputs, payload.outputs
+    return before.layout.has_rows(payload.sizes) and after.layout.same_memory(before.layout)
 
 
 def _of_floats(payload: FloatSoftmax, scale: float, quantise: kernels.Quantize, wires: Wires) -> ir.Softmax:

@@ -9,7 +9,7 @@ from dovetail.isa.instructions.checks import has
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.norm import NORM_COLUMNS
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.numerics.softmax import TFLITE_COLUMNS
+from dovetail.isa.numerics.softmax import MAX_LEVELS, TFLITE_COLUMNS
 from dovetail.sw.compiler.emit import convolution, elementwise, pooling, rows
 from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.options import Options
@@ -19,8 +19,6 @@ from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
-MAX_LEVELS = 511
-"""Steps that SOFTMAX may take for 1."""
 ACCELERATOR, HOST = "accelerator", "host"
 """Devices."""
 

@@ -257,3 +257,43 @@ def test_records_that_do_not_fit_beside_two_rows(tmp_path: Path) -> None:
         " more SRAM"
     )
     check(frontend.load(path), replace(BOTH, sram=64 << 10))
+
+
+# --- operands that the file's operators see in other shapes ------------------------------------------------------
+
+
+def test_softmax_over_rows_that_are_no_last_axis(tmp_path: Path) -> None:
+    """As pooling over a sequence has it: tokens along the axis, one score of each."""
+    nodes = [helper.make_node("Softmax", ["r"], ["f"], name="soft", axis=1)]
+    compiled = compile_network(file_of(tmp_path / "net.onnx", nodes, {}, (2, 40, 1)), SOFTMAX)
+    assert not compiled.code.host_reasons
+    check(frontend.load(tmp_path / "net.onnx"), SOFTMAX)
+
+
+def test_softmax_over_rows_that_lie_apart_is_the_hosts(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Softmax", ["r"], ["f"], name="soft", axis=1)]
+    reasons = compile_network(file_of(tmp_path / "net.onnx", nodes, {}, (2, 40, 3)), SOFTMAX).code.host_reasons
+    assert reasons == {"soft": "qlinearsoftmax is not an accelerator operation"}
+
+
+def test_a_norm_of_an_images_pixels(tmp_path: Path) -> None:
+    """Channels of each pixel of what a pool makes: tokens behind a convolution."""
+    shape, gain = (1, 8, 6, 5), np.linspace(0.5, 2, 8, dtype=np.float32)
+    nodes = [
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Reshape", ["d", "rows"], ["apart"]),
+        helper.make_node("Transpose", ["apart"], ["tokens"], perm=[0, 2, 1]),
+        helper.make_node("LayerNormalization", ["tokens", "gain"], ["normed"], name="norm"),
+        helper.make_node("Transpose", ["normed"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("Reshape", ["turned", "image"], ["f"]),
+    ]
+    constants = {"rows": np.array([1, 8, 30]), "image": np.array(shape), "gain": gain, "t": np.float32(0.03)}
+    path = file_of(tmp_path / "net.onnx", nodes, constants, shape)
+    compiled, exact = (compile_network(path, BOTH, exact=exact) for exact in (False, True))
+    assert not compiled.code.host_reasons
+    x = np.random.default_rng(3).integers(-128, 128, shape).astype(np.int8)
+    mine, theirs = (each.run(x).outputs["y"].astype(int) for each in (compiled, exact))
+    assert np.abs(mine - theirs).max() <= 1
+    assert (mine != theirs).mean() < 0.01

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
+from dovetail.sw.quantise.parameters import Level, set_apart
+from dovetail.sw.quantise.plan import plan
 from dovetail.sw.quantise.quality import Comparison
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
-from tests.sw.quantise.test_quantise import Net, planned, run
+from tests.sw.quantise.test_quantise import Net, planned, run, scales_of
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "keyword_transformer.py"))
 TOKENS = 20
@@ -90,3 +93,40 @@ def test_sums_of_integers_on_wish() -> None:
 def test_a_sum_that_leaves_the_network_is_one_of_integers() -> None:
     net = Net(1, 4, 6, 6)
     assert planned(net.model(net.op("Add", net.conv("x", 4, 4), net.weights(1, 4, 6, 6))))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("small", "result", "wanted"),
+    [
+        (0.05, 1.0, 65 / 64),
+        (0.05, 0.99, 65 / 64),
+        (0.05, 1.5, 1.5),
+        (0.5, 1.0, 1.0),  # a branch of many steps moves the sum by itself
+    ],
+)
+def test_a_sum_keeps_a_small_branch_on_average(small: float, result: float, wanted: float) -> None:
+    """Its steps are not those of the large operand: what is below half a step would vanish from every sum."""
+    net = Net(1, 4, 6, 6)
+    one, other = net.conv("x", 4, 4), net.conv("x", 4, 4)
+    total = net.op("Add", other, one)
+    graph = FloatGraph(net.model(net.conv(total, 4, 4)))
+    chosen = plan(graph, Scheme())
+    steps = {one: 1.0, other: small, total: result}
+    levels = {name: Level(np.float32(steps.get(name, 1.0)), 3, -128, 127) for name in chosen.tensors}
+    found = set_apart(graph, chosen, levels)
+    assert found == {**levels, total: replace(levels[total], scale=np.float32(wanted))}
+    if wanted == 65 / 64:
+        sums = [np.mean(np.rint((np.arange(-64, 64) + part) / wanted) * wanted) for part in (0, 0.3)]
+        assert sums[1] - sums[0] == pytest.approx(0.3, rel=0.1)
+
+
+def test_softmax_has_steps_that_the_accelerator_has() -> None:
+    """Shares of many elements are small: their steps are as fine as the runtime's kernel bears, or the instruction."""
+    net = Net(1, 4, 20, 20)
+    model = net.model(net.op("MatMul", net.op("Softmax", net.op("MatMul", "x", "x")), "x"))
+    graph = FloatGraph(model)
+    sample = {"x": np.random.default_rng(2).normal(0, 0.05, (1, 4, 20, 20)).astype(np.float32)}
+    (softmax,) = (node.output[0] for node in graph.nodes if node.op_type == "Softmax")
+    for text, levels in (("", 4096), ("integer-sums", 511)):
+        scale, _ = scales_of(apply(Calibration(graph, [sample]), Scheme.parse(text)).model)[softmax]
+        assert np.floor(np.float32(1) / np.float32(scale)) == levels
