@@ -16,7 +16,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.zoo.decoders import decoder_tiny
 from dovetail.sw.zoo.imagenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, resnet18, resnet50
 from dovetail.sw.zoo.onnx_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
-from dovetail.sw.zoo.transformers import attention_block, bert_tiny, kwt, vit_tiny
+from dovetail.sw.zoo.transformers import attention_block, bert_tiny, cct, kwt, vit_tiny
 
 
 def resnet8(classes: int = 10, seed: int = 2) -> bytes:
@@ -133,6 +133,7 @@ NETWORKS: dict[str, Callable[..., bytes]] = {
     "vit_tiny": vit_tiny,
     "bert_tiny": bert_tiny,
     "kwt": kwt,
+    "cct": cct,
     "decoder_tiny": decoder_tiny,
     "resnet8": resnet8,
     "dscnn": dscnn,

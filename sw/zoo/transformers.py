@@ -10,7 +10,7 @@ import numpy as np
 from onnx import helper
 
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.zoo.onnx_builder import LINEAR, Act, Builder, Range, in_range
+from dovetail.sw.zoo.onnx_builder import LINEAR, RELU, Act, Builder, Range, in_range
 
 GELU = Range("", -0.2, 5.6, 2.0, 1.3)
 
@@ -21,9 +21,9 @@ OPSET = 17
 class TransformerBuilder(Builder):
     """With the layers that only transformers have."""
 
-    def softmax(self, name: str, act: Act) -> Act:
-        """Softmax along the last axis."""
-        self.nodes.append(helper.make_node("Softmax", [self.dequantised(act)], [f"{name}_float"], name=name, axis=-1))
+    def softmax(self, name: str, act: Act, axis: int = -1) -> Act:
+        """Softmax along an axis, by default the last one."""
+        self.nodes.append(helper.make_node("Softmax", [self.dequantised(act)], [f"{name}_float"], name=name, axis=axis))
         return self.quantised(name, act.shape, 1 / 256, -128, 0.2)
 
     def layer_norm(self, name: str, act: Act) -> Act:
@@ -141,6 +141,33 @@ def kwt(depth: int = 12, channels: int = 64, heads: int = 1, classes: int = 35, 
     return build.finish(build.dense("logits", act, classes, LINEAR), OPSET)
 
 
+def cct(
+    depth: int = 2, channels: int = 128, heads: int = 2, resolution: int = 32, classes: int = 10, seed: int = 17
+) -> bytes:
+    """Compact convolutional transformer CCT-2 with one convolution of 7 x 7, whose tokens are pooled by a softmax over
+    the sequence: 19.5 M MACs; input (1, 3, resolution, resolution)."""
+    _check(channels, heads)
+    in_range("depth", depth, 1, 1000)
+    in_range("resolution", resolution, 4, 1024)
+    in_range("classes", classes, 1, 100_000)
+    build = TransformerBuilder("cct", seed)
+    act = build.start((1, 3, resolution, resolution), 1 / 32, 0)
+    act = build.conv("patches", act, channels, (7, 7), 2, RELU, centred=True)
+    act = build.max_pool("patches_pool", act, 3, 2)
+    tokens = act.shape[2] * act.shape[3]
+    act = build.transpose("tokens", build.reshape("rows", act, (1, channels, tokens)), (0, 2, 1))
+    for layer in range(depth):
+        name = f"layer{layer}_"
+        normed = build.layer_norm(f"{name}norm1", act)
+        act = build.residual(f"{name}add1", act, _attention(build, name, normed, heads))
+        normed = build.layer_norm(f"{name}norm2", act)
+        act = build.residual(f"{name}add2", normed, _feed_forward(build, name, normed, 1))
+    act = build.layer_norm("norm", act)
+    weights = build.softmax("softmax", build.matmul("importance", act, 1, LINEAR), 1)
+    act = build.product("pool", build.transpose("importance_turned", weights, (0, 2, 1)), act, LINEAR.times(0.25))
+    return build.finish(build.dense("logits", build.flatten("pooled", act), classes, LINEAR), OPSET)
+
+
 def _embedded(build: TransformerBuilder, rows: Act) -> Act:
     """A class token in front of the rows, and positions."""
     act = build.concat("classed", build.parameter("class_token", rows, (1, 1, rows.shape[-1])), rows)
@@ -177,9 +204,10 @@ def _attention(build: TransformerBuilder, prefix: str, start: Act, heads: int) -
     return build.matmul(f"{prefix}output_dense", act, channels, LINEAR)
 
 
-def _feed_forward(build: TransformerBuilder, prefix: str, act: Act) -> Act:
+def _feed_forward(build: TransformerBuilder, prefix: str, act: Act, ratio: int = 4) -> Act:
+    """Two layers with GELU between them, of ``ratio`` times the channels."""
     channels = act.shape[-1]
-    act = build.gelu(f"{prefix}gelu", build.matmul(f"{prefix}widen", act, 4 * channels, LINEAR))
+    act = build.gelu(f"{prefix}gelu", build.matmul(f"{prefix}widen", act, ratio * channels, LINEAR))
     return build.matmul(f"{prefix}narrow", act, channels, LINEAR)
 
 

@@ -42,7 +42,7 @@ SMALL = (
     *("resnet8", "dscnn", "autoencoder", "mobilenet_v2_block", "hard_swish_block", "inception_block"),
     *("shuffle_block", "attention_block"),
 )
-LARGE = ("mobilenet_v1", "mobilenet_v2", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny")
+LARGE = ("mobilenet_v1", "mobilenet_v2", "resnet50", "efficientnet_lite0", "vit_tiny", "bert_tiny", "cct")
 TRAINED = {
     "resnet8": "mlperf_tiny/ic_resnet8/resnet8_int8.tflite",
     "vww": "mlperf_tiny/vww_mobilenet_v1_025/vww_int8.tflite",

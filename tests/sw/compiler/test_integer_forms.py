@@ -116,7 +116,12 @@ def test_a_saved_program_runs_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["bert_tiny?depth=1&tokens=12&channels=16", "vit_tiny?depth=1&resolution=32&channels=12&classes=5", "kwt?depth=1"],
+    [
+        "bert_tiny?depth=1&tokens=12&channels=16",
+        "vit_tiny?depth=1&resolution=32&channels=12&classes=5",
+        "kwt?depth=1",
+        "cct?depth=1&channels=16&resolution=16",
+    ],
 )
 def test_transformers_are_one_program(name: str) -> None:
     graph = frontend.load(f"zoo:{name}")

@@ -23,6 +23,7 @@ MACS = {
     "vit_tiny?depth=2&resolution=64": 17_813_760,
     "bert_tiny?depth=1&tokens=40": 8_273_920,
     "kwt?depth=1": 98 * 40 * 64 + 99 * 12 * 64 * 64 + 2 * 99 * 99 * 64 + 64 * 35,
+    "cct?depth=1&resolution=16": 8 * 8 * 147 * 128 + 16 * 6 * 128 * 128 + (2 * 16 + 2) * 16 * 128 + 128 * 10,
     "mobilenet_v1": 568_741_376,
     "mobilenet_v1?width=0.25&resolution=128": 13_570_304,
     "resnet18?width=0.25&resolution=64": 11_187_200,
@@ -108,6 +109,7 @@ def test_transformers_have_their_published_sizes() -> None:
     for name, macs, weights, biases in (
         ("vit_tiny", 1_253_683_200, 5_647_872, 12 * (4 + 5) * 192 + 192 + 1000),
         ("bert_tiny", 58_720_256, 2 * 12 * 128 * 128, 2 * (4 + 5) * 128),
+        ("cct", 19_514_624, 147 * 128 + 2 * 6 * 128 * 128 + 128 + 1280, 128 + 2 * 6 * 128 + 1 + 10),
         ("kwt", 73_700_032, 12 * 12 * 64 * 64 + 40 * 64 + 64 * 35, 12 * (4 + 5) * 64 + 64 + 35),
     ):
         graph = load(f"zoo:{name}")
@@ -122,6 +124,7 @@ HOSTED = {
     "attention_block": SOFTMAX,
     "bert_tiny?depth=1&tokens=40": [*SOFTMAX, *NORM, *NORM],
     "kwt?depth=1": [*SOFTMAX, *NORM, *NORM, *NORM],
+    "cct?depth=1&resolution=16": [*NORM, *SOFTMAX, *NORM, *NORM, *SOFTMAX],
     "vit_tiny?depth=2&resolution=64": [*2 * [*NORM, *SOFTMAX, *NORM], *NORM],
 }
 
@@ -189,6 +192,7 @@ def test_files_are_deterministic_and_valid() -> None:
         ("shuffle_block?channels=30", "channels must be a multiple of 4, not 30"),
         ("resnet50?version=2", "version must be 1 or 1.5, not 2"),
         ("vit_tiny?resolution=100", "resolution must be a multiple of patch, 16, not 100"),
+        ("cct?resolution=3", "resolution must be 4..1024, not 3"),
         ("attention_block?heads=3", "channels must be a multiple of heads, 3, not 32"),
         ("decoder_tiny?heads=8&groups=3", "heads must be a multiple of groups, 3, not 8"),
         ("decoder_tiny?channels=72", r"channels must be a multiple of 2 \* heads, 16, not 72"),
