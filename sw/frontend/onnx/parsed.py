@@ -11,6 +11,7 @@ import onnx
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx.contrib import spell_out
+from dovetail.sw.frontend.onnx.deeploy import as_standard
 from dovetail.sw.frontend.onnx.file import OnnxFile, is_quantised, parse_model
 from dovetail.sw.frontend.onnx.growing import settle
 from dovetail.sw.frontend.onnx.importer import Importer
@@ -33,6 +34,7 @@ class ParsedOnnx(ParsedFile):
             self._changed = True
         with well_formed(self.name, "ONNX"), self._named():
             if not is_quantised(node.op_type for node in self._whole.graph.node):
+                self._changed |= as_standard(self._whole)
                 self._changed |= spell_out(self._whole)
             self._changed |= settle(self._whole, named(self._whole, None))
         self._take_head(None)
