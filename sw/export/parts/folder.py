@@ -228,16 +228,16 @@ def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) 
     else:
         # Of what an instruction does in the place of the host's nodes, the file's form is written.
         network = compiled.code.network
-        forms = {form.node.outputs[0]: form for form in Forms(network)}
+        forms = {form.node.name: form for form in Forms(network)}
         part = Part(network, f"part {number}", [border.name for border in (*inputs, *outputs)])
         for border in inputs:
             part.input(border.name, border.tensor, border.port)
         for node in piece.nodes:
             if isinstance(node, ir.Rows):
                 part.exact &= node.distance is None
-                for written in forms[node.outputs[0]].nodes:
+                for written in forms[node.name].nodes:
                     write(part, written)
-            else:
+            elif network.tensors.keys() >= {*node.inputs, *node.outputs}:  # not what shows an instruction its rows
                 write(part, node)
         for border in outputs:
             part.output(border.name, border.tensor, border.port)

@@ -88,12 +88,12 @@ def test_instructions_in_the_place_of_host_nodes_are_written_as_in_the_file(tmp_
     block = compile_network("zoo:attention_block", config)
     (part,) = exported(block, tmp_path / "block")["parts"]
     assert part["exact"] and differing(block, tmp_path / "block") == 0
-    (part,) = exported(compile_network("zoo:bert_tiny?depth=1&tokens=6&channels=16", config), tmp_path / "norms")[
-        "parts"
-    ]
-    assert not part["exact"]
-    model = onnx.load_model(tmp_path / "norms" / part["file"])
-    assert [node.op_type for node in model.graph.node].count("LayerNormalization") == 2
+    for name, norms in (("bert_tiny?depth=1&tokens=6&channels=16", 2), ("cct?depth=1&channels=16&resolution=16", 3)):
+        folder = tmp_path / name.partition("?")[0]
+        (part,) = exported(compile_network(f"zoo:{name}", config), folder)["parts"]
+        assert not part["exact"]
+        model = onnx.load_model(folder / part["file"])
+        assert [node.op_type for node in model.graph.node].count("LayerNormalization") == norms
 
 
 @pytest.mark.parametrize("seed", range(1, 25, 2))

@@ -95,10 +95,17 @@ def test_blocks(name: str, config: Config, check: Check) -> None:
     check(compile_network(f"zoo:{name}", config, effort=0))
 
 
-def test_a_transformer_without_the_host(check: Check) -> None:
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("bert_tiny?depth=1&tokens=6&channels=16", ()),
+        ("cct?depth=1&channels=16&resolution=16", ("movement.c",)),  # of the image, to channels last
+    ],
+)
+def test_a_transformer_without_the_host(name: str, kernels: tuple[str, ...], check: Check) -> None:
     config = replace(SMALL, softmax=1, norm=True)
-    built = check(compile_network("zoo:bert_tiny?depth=1&tokens=6&channels=16", config, effort=0))
-    assert (built.project.kernels, built.project.inexact) == ((), ())
+    built = check(compile_network(f"zoo:{name}", config, effort=0))
+    assert (built.project.kernels, built.project.inexact) == (kernels, ())
 
 
 @pytest.mark.parametrize("words", ["", "integer-sums"])
