@@ -230,10 +230,10 @@ DIFFERENCES = """
   MultiHeadAttention, GroupQueryAttention (one token) and RotaryEmbedding are spelled out in standard operators when a
   float network is read. Masks of keys, local windows, packed queries and interleaved rotations are refused in a line.
   In a quantised network the host has the runtime's kernels for them.
-- RMSNorm, which Deeploy's float networks have, is no operator of ONNX or ONNX Runtime. It is read as RMSNormalization of
-  the last axis, with an epsilon of 10^-6 where the file names none. Such a file names an operator set that is too old
-  for its HardSwish; it is taken to be of the first one that has all of its operators, so its Softmax is along the last
-  axis. Attributes that the standard does not know are for integers, and left out.
+- RMSNorm, which Deeploy's float networks have, is no operator of ONNX or ONNX Runtime. It is read as RMSNormalization
+  of the last axis, with an epsilon of 10^-6 where the file names none. Such a file names an operator set that is too
+  old for its HardSwish; it is taken to be of the first one that has all of its operators, so its Softmax is along the
+  last axis. Attributes that the standard does not know are for integers, and left out.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for hand-written programs. No operator here needs
   them: when the compiler splits a sum, the array adds the parts in its accumulators.
 """
