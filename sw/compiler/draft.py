@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
-from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
@@ -55,10 +55,11 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    if choice.sram not in sizes or (choice.effort, choice.resident) not in _ways(partition.options):
+    way = Way(choice.effort, choice.resident, choice.wide)
+    if choice.sram not in sizes or way not in _ways(partition):
         return None
     try:
-        draft = Draft(sizes[choice.sram], choice.effort, choice.resident)
+        draft = Draft(sizes[choice.sram], *way)
     except CompileError:
         return None
     found = draft.cascaded() if choice.cascaded else draft
@@ -78,7 +79,7 @@ def search(partition: Partition) -> tuple[Draft, int]:
     ------
     CompileError: a layer does not fit the configuration; names layer, rule and way out.
     """
-    drafts = [Draft(partition, effort, resident) for effort, resident in _ways(partition.options)]
+    drafts = [Draft(partition, *way) for way in _ways(partition)]
     best, least = _best(_worth_trying(drafts), None)
     assert best
     cascaded = best.cascaded()
@@ -109,14 +110,26 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
     return best, limit or 0
 
 
-def _ways(options: Options) -> list[tuple[int, bool]]:
-    """(effort, whether tensors may stay in SRAM) of the programs to choose from."""
+class Way(NamedTuple):
+    """A way to make a draft: its effort, whether tensors may stay in SRAM, whether the tasks of many steps run beside
+    each other (`Segment`)."""
+
+    effort: int
+    resident: bool
+    wide: bool = False
+
+
+def _ways(partition: Partition) -> list[Way]:
+    """Those of the programs to choose from."""
+    options = partition.options
     if options.tiling == "channels":
-        return [(0, False)]
+        return [Way(0, False)]
     efforts = range(options.effort + 1)
     if options.keep_tensors:
-        return [(effort, False) for effort in efforts]
-    return [(0, False), *((effort, True) for effort in efforts)]
+        return [Way(effort, False) for effort in efforts]
+    found = [Way(0, False), *(Way(effort, True) for effort in efforts)]
+    wide = partition.updates and not partition.config.serial
+    return [*found, *(Way(effort, True, True) for effort in efforts)] if wide else found
 
 
 class Draft:
@@ -126,11 +139,11 @@ class Draft:
     operands; ``fused``: whether there are element-wise nodes that follow tile by tile.
     """
 
-    def __init__(self, partition: Partition, effort: int, resident: bool) -> None:
+    def __init__(self, partition: Partition, effort: int, resident: bool, wide: bool = False) -> None:
         options = replace(partition.options, effort=effort)
-        self.partition, self.effort, self.resident = partition, effort, resident
+        self.partition, self.effort, self.resident, self.wide = partition, effort, resident, wide
         self.segments = [
-            Segment(partition, options, partition.executed(step), wanted, resident=resident)
+            Segment(partition, options, partition.executed(step), wanted, resident=resident, wide=wide)
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
         ]
@@ -169,7 +182,7 @@ class Draft:
         cycles that would save."""
         partition = self.partition
         cascades, saved = list[Cascade](), 0
-        if not self.resident or partition.whole or partition.config.serial:
+        if not self.resident or self.wide or partition.whole or partition.config.serial:
             return cascades, saved
         shares = Counter(partition.roots.values())
         shared = {name for name, root in partition.roots.items() if root != name or shares[root] > 1}
@@ -200,7 +213,7 @@ class Draft:
         """What it is known by, if it takes ``cycles``; None where more would have to be remembered: tensors' places."""
         draft = self._inner or self
         cascaded = self.partition.whole is not None
-        choice = Choice(draft.partition.config.sram, self.effort, self.resident, cascaded, cycles)
+        choice = Choice(draft.partition.config.sram, self.effort, self.resident, self.wide, cascaded, cycles)
         return None if self._later else choice
 
     def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
@@ -280,14 +293,14 @@ class Draft:
 
 def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
     """The drafts worth trying for smaller memories, the largest first."""
-    ways, price = _ways(partition.options), _price(drafts)
+    ways, price = _ways(partition), _price(drafts)
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
         try:
-            found = [Draft(inner, effort, resident) for effort, resident in ways if not effort]
+            found = [Draft(inner, *way) for way in ways if not way.effort]
             least = _price(found)
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
-                found += [Draft(inner, effort, resident) for effort, resident in ways if effort]
+                found += [Draft(inner, *way) for way in ways if way.effort]
         except CompileError:
             return
         cascaded = found[-1].cascaded() if found[-1].effort == partition.options.effort else None
@@ -310,7 +323,7 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
         return drafts
     least = min(draft.price for draft in drafts if not draft.effort)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
-    return [draft for draft in drafts if draft.effort or draft.price <= limit]
+    return [draft for draft in drafts if draft.effort or draft.wide or draft.price <= limit]
 
 
 def _transfer(partition: Partition, node: ir.Node) -> int:

@@ -51,9 +51,12 @@ class Arena:
     ----------
     config
         The accelerator.
+    small
+        Whether areas of less than a bank may share one.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, small: bool = False) -> None:
+        self.small = small
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
         self._last = [0] * (config.sram // self.cell)
@@ -181,6 +184,8 @@ class Room:
 
     def place(self, operands: int, results: int) -> tuple[int, int]:
         """(operands', results' address) of areas of so many bytes, which have been out of use for longest."""
+        if self._arena.small and 0 < operands < self._bank and not results:
+            return self._arena.slots(self._free, operands, 1)[0], 0
         found = self._arena.banks(self._free, ceil_div(operands, self._bank))
         if found:
             first, rest = found

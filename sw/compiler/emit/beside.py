@@ -115,7 +115,7 @@ _Access = tuple[int, int, int, int]
 """A unit, what it does, the first byte and the byte after the last."""
 
 
-def _accesses(task: Task) -> Iterator[_Access]:
+def accesses_of(task: Task) -> Iterator[_Access]:
     """All that a task touches."""
     for transfer in task.loads:
         yield _LOAD, _WRITE, *_ends(transfer.sram_range)
@@ -138,7 +138,7 @@ class _Touched:
 
     def __init__(self, config: Config, tasks: Sequence[Task]) -> None:
         self._bank = config.bank_bytes
-        accesses = [(n + 1, *access) for n, task in enumerate(tasks) for access in _accesses(task)]
+        accesses = [(n + 1, *access) for n, task in enumerate(tasks) for access in accesses_of(task)]
         columns = np.array(accesses, np.int64).reshape(-1, 5)
         self._kinds = []
         for kind in range(4):
@@ -150,7 +150,7 @@ class _Touched:
 
         What another unit does through the same port of a bank comes before as well: they would wait for each other.
         """
-        return max((self._latest(*access) for access in set(_accesses(task))), default=0)
+        return max((self._latest(*access) for access in set(accesses_of(task))), default=0)
 
     def _latest(self, unit: int, kind: int, low: int, high: int) -> int:
         found = 0

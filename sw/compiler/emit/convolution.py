@@ -133,10 +133,12 @@ def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena
 
 @dataclass(frozen=True)
 class Matrix:
-    """The second operand of a matrix product: its place in system memory, and its zero point."""
+    """The second operand of a matrix product: its place in system memory, and its zero point; ``sram``: where it is
+    when the product begins, if all of it is there."""
 
     address: int
     zero: int
+    sram: int | None = None
 
 
 class Area(NamedTuple):
@@ -290,7 +292,10 @@ class ConvCode:
                 if missing and (not shared or buffers.records is None):
                     at = self.streams[turn] + self.starts[turn][channel // self.block]
                     task.loads.append(Transfer(at, weights_at, stream))
-                if missing and self.matrix:
+                if self.matrix and self.matrix.sram is not None:
+                    row, column = (channel, first) if layer.transposed else (first, channel)
+                    above = self.matrix.sram + row * self._matrix_step(channels, count) + column
+                elif missing and self.matrix:
                     task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
                 if shared:
                     weights_at = buffers.records = weights_at if buffers.records is None else buffers.records
@@ -372,7 +377,7 @@ class ConvCode:
         reads: tuple[Range, ...] = (source, in_bytes), (weights, w_bytes)
         if self.matrix:
             addresses = *addresses, matrix
-            reads = *reads, (matrix, self.passes[turn].channels * channels)
+            reads = *reads, (matrix, self._matrix_bytes(self.passes[turn].channels, channels))
         if run.adds:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]
@@ -393,6 +398,18 @@ class ConvCode:
             piece = _Piece(form, registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"])
             self._pieces[key] = piece
         return piece
+
+    def _matrix_step(self, channels: int, count: int) -> int:
+        """Bytes between the rows of a matrix in its own order, of which a run takes ``channels`` and ``count``."""
+        whole = self.matrix is not None and self.matrix.sram is not None
+        if self.layer.transposed:
+            return self.layer.channels if whole else channels
+        return self.layer.out_channels if whole else count
+
+    def _matrix_bytes(self, channels: int, count: int) -> int:
+        """Bytes from the first to the last that a run takes."""
+        rows, row = (count, channels) if self.layer.transposed else (channels, count)
+        return (rows - 1) * self._matrix_step(channels, count) + row
 
     def _column_step(self, pixel: int) -> int:
         """Bytes between kernel columns; where pixels slide over a single one, between pixels, and where they slide
@@ -473,8 +490,8 @@ class ConvCode:
         if self.matrix:
             registers |= {
                 "B_ADDR": 0,
-                "B_BYTES": channels * count,
-                "B_STEP": channels if layer.transposed else count,
+                "B_BYTES": self._matrix_bytes(channels, count),
+                "B_STEP": self._matrix_step(channels, count),
                 "B_FORM": pack(Unit.ARRAY, "B_FORM", zero_b=self.matrix.zero, transposed=int(layer.transposed)),
             }
         return registers

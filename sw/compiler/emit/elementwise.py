@@ -240,8 +240,10 @@ def broadcast_tasks(
     target: Place,
     space: Space,
     arena: Arena,
+    bands: int = 1,
 ) -> Iterator[Task]:
-    """Tasks of an operation on two tensors, one of which has one row or column only, cut in rows and channels.
+    """Tasks of an operation on two tensors, one of which has one row or column only, cut in rows, into ``bands`` at
+    least, and channels.
 
     ``shapes``: NHWC of the operands.
     """
@@ -258,14 +260,18 @@ def broadcast_tasks(
         return operands, 0 if target.sram is not None else round_up(rows * width * part, word)
 
     smallest = f"a row of {width} pixels of one channel of each operand"
-    for tile in tiles(room, bytes_of, height, channels, smallest):
+    kept: dict[tuple[int, int], int] = {}  # where rows are that all tiles have, by operand and first channel
+    for tile in tiles(room, bytes_of, height, channels, smallest, bands):
         places = [tile.operands, tile.operands + operand_bytes(sources[0], shapes[0], *tile.uncut)]
         task = Task(index)
         operands = []
-        for shape, source, at in zip(shapes, sources, places, strict=True):
+        for number, (shape, source, at) in enumerate(zip(shapes, sources, places, strict=True)):
             whole = shape[1] == height
             slab = Slab(tile.first if whole else 0, tile.rows if whole else 1, shape[2], tile.channel, tile.channels)
-            view = operand_of(task, slab, source, at)
+            key = number, tile.channel
+            view = operand_of(Task(index) if key in kept else task, slab, source, kept.get(key, at))
+            if not whole:
+                kept[key] = view.at
             row, pixel = view.pitch * shape[2] if whole else 0, view.pitch if shape[2] == width else 0
             operands.append(Walk(view.at, view.bytes, row, pixel))
         slab = Slab(tile.first, tile.rows, width, tile.channel, tile.channels)

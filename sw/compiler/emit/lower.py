@@ -2,29 +2,35 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.instructions.table import TABLE_BYTES
-from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling, rows
+from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling, products, rows
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.beside import Order
 from dovetail.sw.compiler.emit.convolution import Follower
 from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.overlap import overlapped
 from dovetail.sw.compiler.emit.tail import OVERHEAD, WHOLE, Beside, Tail, by_channels, finer
-from dovetail.sw.compiler.emit.words import Emitter, Task
+from dovetail.sw.compiler.emit.words import Emitter, Task, Transfer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan import residency, schedule, tiling
+from dovetail.sw.compiler.plan import residency, tiling
 from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
+
+SHARE = 4
+"""What is loaded in one transfer takes at most one part in so many of a run of free banks."""
+PRODUCT_PIECES, LAST_PIECES = 2, 4
+"""Where variables are updated in place, tiles of a product's columns, and of the last layer's channels."""
 
 Packer = Callable[[], NDArray[np.uint8]]
 Constants = tuple[int, Packer]
@@ -63,6 +69,9 @@ class Segment:
         Roots that must be in system memory, as somebody outside reads them.
     resident
         Whether tensors may stay in SRAM.
+    wide
+        Whether the tasks of many steps run beside each other (`overlapped`), which is for variables that are updated in
+        place. Then no step follows another one tile by tile.
 
     Raises
     ------
@@ -78,18 +87,27 @@ class Segment:
         stored: set[str],
         *,
         resident: bool,
+        wide: bool = False,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
         self.layers, self.updates = partition.layers, partition.updates
         self.outside = stored
-        self.stages = self._fused(nodes, stored) if resident else [Stage(node) for node in nodes]
+        self.whole: dict[str, ir.Update] = {}
+        """By name the products whose matrices are a variable that is all in SRAM, and what replaces rows of it."""
+        self.wide = wide and any(isinstance(node, ir.Update) for node in nodes)
+        self.stages = self._fused(nodes, stored) if resident and not self.wide else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
+        apart = self.wide and bool(residency.apart_of(config))
+        updates = products.readers_of_updates(config, graph, roots, self.layers, nodes) if apart else {}
+        self.whole = updates
         works = [self._work(stage) for stage in self.stages]
         sizes = {root: graph.tensors[root].size for root in roots.values()}
-        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident)
+        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident, apart=apart)
+        residents = self.plan.residents
+        self.whole = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
         self.stored = {name for work in works for name in (*work.reads, work.writes)}
-        self.stored -= self.plan.residents.keys() - stored
+        self.stored -= self.plan.residents.keys() - stored - self.plan.loaded.keys()
         self.tilings: dict[str, tiling.Tiling] = {}
         for number, stage in enumerate(self.stages):
             if layer := self.layers.get(stage.head.name):
@@ -101,9 +119,27 @@ class Segment:
                 if works[number].whole:
                     most = self.plan.areas(number)[1][1] // 2 or layer.out_channels
                     chosen = by_channels(config, layer, chosen, space, self._vector_cycles(stage.nodes[-1]), most)
-                elif resident and (beside := self._beside(number)):
+                elif resident and not self.wide and (beside := self._beside(number)):
                     chosen = finer(config, layer, chosen, space, beside)
+                if apart:
+                    chosen = self._in_pieces(number, chosen)
                 self.tilings[stage.head.name] = chosen
+
+    def _in_pieces(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
+        """Where products share their records, those of a tile are all that is loaded, so tiles have fewer channels. Of
+        the last layer the array computes a tile while the next one's weights are loaded. Weights of others are loaded
+        far ahead, so in one transfer if they take little of the banks."""
+        layer, space = self.layers[self.stages[number].head.name], self.plan.space(number)
+        last = number == len(self.stages) - 1
+        pieces = LAST_PIECES if last else PRODUCT_PIECES if layer.mode == "matmul" else 1
+        most = round_up(ceil_div(layer.out_channels, pieces), layer.lanes(self.config))
+        first, banks = max(space.free, key=lambda run: run[1])
+        bank, plane = self.config.bank_bytes, layer.out_height * layer.out_width
+        size, whole = residency.layer_constants(self.config, layer), chosen.in_channels == layer.channels
+        inside = space.input_at is not None and space.output_at is not None
+        if layer.mode == "conv" and plane == 1 and inside and whole and SHARE * size <= banks * bank:
+            return replace(chosen, out_channels=most, weights_at=(first * bank,))
+        return replace(chosen, out_channels=min(chosen.out_channels, most))
 
     def _beside(self, number: int) -> Beside | None:
         """What the vector unit could do beside a layer of the array; None if there is nothing."""
@@ -244,20 +280,34 @@ class Segment:
         Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
         """
         more = sum(map(self._least_operations, self.stages))
-        order, arena = Order(self.config), Arena(self.config)
+        order, arena, gathered = Order(self.config), Arena(self.config, small=self.wide), list[Task]()
         for number, stage in enumerate(self.stages):
             arena.keep(self._needed_next(number))
             tasks = list(self._tasks(arena, number, stage, first, where, constants))
+            if tasks:
+                tasks[0].loads += self._kept(number, where)
             arena.take(regions for task in tasks for regions in task.touched)
             emitter.place(tasks, self.plan.alive(number, later))
-            emitter.add(order.follow(tasks, beside=number > 0 and self._is_beside(number - 1)))
             first += len(stage.nodes)
+            if self.wide:
+                gathered += tasks
+                continue
+            emitter.add(order.follow(tasks, beside=number > 0 and self._is_beside(number - 1)))
             more -= self._least_operations(stage)
             rest = self.least_cycles[number + (order.waiting < len(tasks))]
             if not emitter.overtakes and not emitter.advance(limit, rest=rest, more=more):
                 return False
-        emitter.add(order.rest())
+        emitter.add(overlapped(self.config, gathered) if gathered else order.rest())
         return emitter.end(limit)
+
+    def _kept(self, number: int, where: Mapping[str, int]) -> list[Transfer]:
+        """Loads of what a stage is the first one to read, and others read again."""
+        found = []
+        for name, resident in self.plan.loaded.items():
+            if resident.begin == number:
+                at = resident.bank * self.config.bank_bytes + resident.skip
+                found.append(Transfer(where[name], at, self.graph.tensors[name].size))
+        return found
 
     def _least_operations(self, stage: Stage) -> int:
         """The least number of operations of a stage: one for each of its tiles, and a load of each tile's weights."""
@@ -324,6 +374,8 @@ class Segment:
         if not layer or stage.tail or copied:
             cycles = max(cycles, self._vector_cycles(last))
         table, row = isinstance(last, ir.Table), 0
+        if update := self.whole.get(node.name):
+            reads = *reads, self.roots[update.inputs[1]]
         if isinstance(node, ir.Rows):
             constants, row = rows.table_bytes(self.config, node), self.graph.tensors[node.outputs[0]].shape[-1]
         return residency.Work(
@@ -383,7 +435,7 @@ class Segment:
         resident = self.plan.residents.get(root)
         offset = part.offset if part else 0
         memory = where.get(name) if root in self.stored else None
-        sram = resident.bank * self.config.bank_bytes + offset if resident else None
+        sram = resident.bank * self.config.bank_bytes + resident.skip + offset if resident else None
         return Place(memory, sram, part.pitch if part else self.graph.tensors[name].shape[-1])
 
     def _tasks(
@@ -397,8 +449,7 @@ class Segment:
     ) -> Iterator[Task]:
         config, graph, space, node = self.config, self.graph, self.plan.space(number), stage.head
         constants = addresses.get(node.name, 0)
-        read = self._inputs(node) if isinstance(node, ir.Update) else node.inputs
-        sources = [self._place(name, where) for name in read]
+        sources = [self._place(name, where) for name in node.inputs]
         target = self._place(node.outputs[0], where)
         if isinstance(node, ir.Conv | ir.Depthwise):
             layer = self.layers[node.name]
@@ -415,13 +466,23 @@ class Segment:
             )
             return code.tasks()
         if isinstance(node, ir.MatMul):
-            return self._products(arena, node, index, space, (sources[0], sources[1], target), constants)
+            places = sources[0], sources[1], target
+            layer, cut = self.layers[node.name], self.tilings[node.name]
+            many = products.Products(config, graph, node, layer, cut, index, places, constants)
+            update = self.whole.get(node.name)
+            first = index - self.nodes.index(node)
+            return many.tasks(
+                space, arena, self._rows(update, first + self.nodes.index(update), where) if update else None
+            )
         if isinstance(node, ir.Pointwise):
             operation = elementwise.operation_of(node)
             tensors = [graph.tensors[name] for name in node.inputs]
             if len({tensor.shape for tensor in tensors}) > 1:
                 shapes = [tensor.nhwc for tensor in tensors]
-                return elementwise.broadcast_tasks(config, index, operation, shapes, sources, target, space, arena)
+                bands = self._bands(number) if self.wide else 1
+                return elementwise.broadcast_tasks(
+                    config, index, operation, shapes, sources, target, space, arena, bands
+                )
             channels = graph.tensors[node.outputs[0]].shape[-1]
             shape = tensors[0].size // channels, channels
             return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, arena)
@@ -441,17 +502,15 @@ class Segment:
                 for task in movement.copy_tasks(config, index, copy, source, target, space, arena)
             )
         if isinstance(node, ir.Update):
-            return self._update(node, index, sources[0], target, space, arena)
+            if node in self.whole.values():  # what reads them puts them in their place
+                return iter(())
+            return self._rows(node, index, where).stores(config, space, arena)
         raise AssertionError(f"{node.name}: {node.op} was placed on the accelerator but has no code")
 
-    def _update(
-        self, node: ir.Update, index: int, rows: Place, state: Place, space: schedule.Space, arena: Arena
-    ) -> Iterator[Task]:
-        """The rows go to their place by a parameter."""
-        update = self.updates[node.name]
-        for task in movement.copy_tasks(self.config, index, node.copy(self.graph), rows, state, space, arena):
-            task.stores = [store._replace(param=update.number, reach=update.reach) for store in task.stores]
-            yield task
+    def _rows(self, node: ir.Update, index: int, where: Mapping[str, int]) -> products.Rows:
+        size = self.graph.tensors[node.inputs[0]].size
+        rows, state = (self._place(name, where) for name in (node.inputs[1], node.outputs[0]))
+        return products.Rows(self.updates[node.name], index, node.copy(self.graph), size, rows, state)
 
     def _tail(self, number: int, stage: Stage, index: int, where: Mapping[str, int], table: int) -> Follower:
         if isinstance(stage.tail, pooling.Global):
@@ -471,31 +530,6 @@ class Segment:
             table=table,
             areas=self.plan.areas(number),
         ).tasks
-
-    def _products(
-        self,
-        arena: Arena,
-        node: ir.MatMul,
-        index: int,
-        space: schedule.Space,
-        places: tuple[Place, Place, Place],
-        constants: int,
-    ) -> Iterator[Task]:
-        """One product after the other."""
-        config, layer = self.config, self.layers[node.name]
-        tensors = [self.graph.tensors[name] for name in (*node.inputs, *node.outputs)]
-        sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
-        count = tensors[0].size // sizes[0]
-        # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
-        ahead = count if layer.height <= config.oc_lanes else 1
-        cut = convolution.spread(config, layer, self.tilings[node.name], space, arena, ahead)
-        buffers = convolution.Buffers(cut) if ahead > 1 else None
-        for number in range(count):
-            a, b, out = (place.moved(number * size) for place, size in zip(places, sizes, strict=True))
-            assert b.memory is not None
-            matrix = convolution.Matrix(b.memory, node.zero_b)
-            code = convolution.ConvCode(config, layer, cut, node.requant, index, a, out, constants, matrix)
-            yield from code.tasks(buffers)
 
 
 def _table(node: ir.Table) -> NDArray[np.uint8]:

@@ -14,8 +14,10 @@ from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.run import cycle_bound
 from dovetail.isa.timing.sequencer import Words, as_words
 
-ADDRESSES = {BY_NUMBER[unit << 6 | INDEX[unit]["MEM_ADDR"]].number for unit in DMA_OPS}
-"""Registers of which a transfer's end grows as they do, and its duration depends on their place in a page only."""
+_NAMES = {**dict.fromkeys(DMA_OPS, "MEM_ADDR"), Unit.VECTOR: "OUT_ADDR"}
+ADDRESSES = {BY_NUMBER[unit << 6 | INDEX[unit][name]].number for unit, name in _NAMES.items()}
+"""Registers of which an operation's end in memory grows as they do; a transfer's duration depends on their place in a
+page only, that of the vector unit's operations not at all."""
 
 
 def _adds_to_addresses(words: Words) -> bool:

@@ -95,6 +95,18 @@ class Form:
         ]
         return form
 
+    def added(self, address: str, param: int) -> "Form":
+        """The same with a parameter that is added to a register, which each operation brings a value for; of a form
+        that has no other such registers."""
+        form = copy(self)
+        index, word = _CFG[Unit(self.unit)][address]
+        form.param, form.moving = param, [(index, word | CFG_PARAM.put(param))]
+        form.registers = [
+            (number, form.moving[0][1], value, 0) if number == index else (number, other, value, place)
+            for number, other, value, place in self.registers
+        ]
+        return form
+
     def cycles(self, config: Config, addresses: Sequence[int]) -> int:
         """The duration of an operation."""
         varies = addresses[0] % _PAGE if self.unit in _TRANSFERS else 0
@@ -163,6 +175,11 @@ class Compute(NamedTuple):
     addresses: tuple[int, ...]
     reads: tuple[Range, ...]
     write: Range
+
+    def added(self, address: str, param: int, reach: int) -> "Compute":
+        """The same where a parameter, up to ``reach``, is added to the register of the address that is written."""
+        low, size = self.write
+        return Compute(self.form.added(address, param), (low,), self.reads, (low, size + reach))
 
 
 @dataclass(slots=True)

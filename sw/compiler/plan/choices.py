@@ -16,12 +16,13 @@ _MAX_CHOICES = 1 << 12
 
 
 class Choice(NamedTuple):
-    """A plan: the SRAM that it was made for, in bytes; its effort; whether tensors stay in SRAM; whether layers run
-    band by band; and the cycles of its program."""
+    """A plan: the SRAM that it was made for, in bytes; its effort; whether tensors stay in SRAM; whether the tasks
+    of many steps run beside each other; whether layers run band by band; and the cycles of its program."""
 
     sram: int
     effort: int
     resident: bool
+    wide: bool
     cascaded: bool
     cycles: int
 

@@ -25,14 +25,30 @@ TABLE = 512
 """Room for a table, more than it takes so that what follows is aligned."""
 
 
+MANY = 16
+"""Banks from which on some are set apart where the tasks of many steps run beside each other."""
+STREAMED, CACHES, KEPT = 2, 2, 6
+"""Then, banks for what the vector unit streams, of which the last one keeps what several nodes read; for variables
+whose new rows it puts in their place; and for what stays. Others go elsewhere if they can, so that units need not wait
+for one another's ports."""
+
+
+def apart_of(config: Config) -> Runs:
+    """The banks that are set apart for variables."""
+    many = config.banks >= MANY and config.vector and not config.serial
+    return ((config.banks - STREAMED - CACHES, CACHES),) if many else ()
+
+
 @dataclass(frozen=True)
 class Resident:
-    """A tensor in SRAM: ``banks`` from ``bank`` on, while the segment's nodes ``begin .. end`` run."""
+    """A tensor in SRAM: ``banks`` from ``bank`` on, while the segment's nodes ``begin .. end`` run; ``skip``: bytes
+    from the first bank's start to it."""
 
     bank: int
     banks: int
     begin: int
     end: int
+    skip: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,6 +117,8 @@ class Plan:
         Tensors that must be in system memory too.
     enabled
         Whether there may be any.
+    apart
+        Whether some banks are set apart (`apart_of`).
     """
 
     def __init__(
@@ -111,10 +129,17 @@ class Plan:
         stored: Collection[str],
         *,
         enabled: bool = True,
+        apart: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
-        self._free = [(1 << config.banks) - 1] * len(works)
+        self._apart = apart
+        self._banks = config.banks - (STREAMED + CACHES) * apart
+        """Those that residents and the array's buffers may take."""
+        self._free = [(1 << self._banks) - 1] * len(works)
+        self.loaded = self._read_again() if apart else {}
+        """Tensors from outside that are loaded for the first node that reads them."""
+        self.residents |= self.loaded
         for name, begin, end in self._candidates() if enabled else ():
             self._try(name, begin, end)
 
@@ -146,6 +171,10 @@ class Plan:
     def _split(self, number: int) -> tuple[Runs, tuple[Extent, Extent]]:
         """The banks of a step's first node, and the areas of the one that follows."""
         work, free = self.works[number], _runs(self._free[number], self.config.banks)
+        if self._apart and not work.array:
+            return self._of_vector(number), ((0, 0), (0, 0))
+        if self._apart:
+            free = _runs(self._free[number] & -(1 << KEPT), self.config.banks)
         if not work.tail:
             return free, ((0, 0), (0, 0))
         count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
@@ -160,6 +189,38 @@ class Plan:
                 free = tuple(run for run in free if run[1])
             areas.append(area)
         return free, (areas[0], areas[1])
+
+    def _of_vector(self, number: int) -> Runs:
+        """The banks of a step of the vector unit."""
+        end, first = self.config.banks - 1, self.config.banks - STREAMED
+        if self._streams_little(number):
+            return ((first, end - first),)
+        return _runs(self._free[number] | (1 << end) - (1 << first), end)
+
+    def _streams_little(self, number: int) -> bool:
+        """Whether the banks for what the vector unit streams do for a step of it."""
+        work = self.works[number]
+        streamed = [name for name in (*work.reads, work.writes) if name not in self.residents]
+        size = 2 * sum(self.sizes[name] for name in streamed) + work.constants
+        stays = work.writes in self.residents or len(streamed) == 1
+        return stays and 2 * size <= (STREAMED - 1) * self.config.bank_bytes
+
+    def _read_again(self) -> dict[str, Resident]:
+        """What several nodes of the vector unit read, and nobody makes, as far as the last bank has room for it."""
+        uses: dict[str, list[int]] = {}
+        for number, work in enumerate(self.works):
+            for name in dict.fromkeys(work.reads):
+                uses.setdefault(name, []).append(number)
+        others = {
+            name for work in self.works for name in (work.writes, *work.bound, *(work.reads if work.array else ()))
+        }
+        found, at = dict[str, Resident](), 0
+        for name, numbers in uses.items():
+            size = round_up(self.sizes[name], self.config.word_bytes)
+            if len(numbers) > 1 and name not in others and at + size <= self.config.bank_bytes:
+                found[name] = Resident(self.config.banks - 1, 1, numbers[0], numbers[-1], at)
+                at += size
+        return found
 
     def _candidates(self) -> list[tuple[str, int, int]]:
         """(tensor, first, last node) of what may stay, the most worth first."""
@@ -196,11 +257,13 @@ class Plan:
     def _try(self, name: str, begin: int, end: int) -> None:
         """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
-        free = (1 << self.config.banks) - 1
+        free = (1 << self._banks) - 1
         for number in range(begin, end + 1):
             free &= self._free[number]
         mask = (1 << count) - 1
         starts = [k for k in range(self.config.banks - count + 1) if free >> k & mask == mask]
+        if self._apart:
+            starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
         for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
             self.residents[name] = Resident(start, count, begin, end)
             for number in range(begin, end + 1):
@@ -211,9 +274,16 @@ class Plan:
             for number in range(begin, end + 1):
                 self._free[number] |= mask << start
 
+    def _gap(self, banks: int, begin: int, end: int) -> int:
+        """How many nodes before and after these do not have a tensor in some banks, whichever are fewer."""
+        used = [number for number, free in enumerate(self._free) if free & banks != banks]
+        return min((max(begin - number, number - end) for number in used), default=len(self._free))
+
     def suffices(self, number: int) -> bool:
         """Whether a node has room for what it needs besides residents, with some to spare."""
         work, space, config = self.works[number], self.space(number), self.config
+        if self._apart and work.array is None and self._streams_little(number):
+            return True
         if work.array is None:
             loads, stores = any(name not in self.residents for name in work.reads), work.writes not in self.residents
             if work.row:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dovetail.cosim.compare.networks import verify
 from dovetail.cosim.compare.windows import layers_of, verify_windows
@@ -10,6 +11,7 @@ from dovetail.sw.network import reference
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.cosim.compare.test_lockstep import SMALL
 from tests.sw.compiler.decoder import LENGTH, decoder, steps
+from tests.sw.compiler.test_in_place import wide
 
 CONFIG = SMALL["parameters"]
 
@@ -25,6 +27,17 @@ def test_every_position(build_cache: Path) -> None:
     for step in steps(graph):
         state = graph.next_state(reference.evaluate(graph, state | graph.bind(step)))
     assert all(np.array_equal(compiled.state[name], state[name]) for name in state)
+
+
+def test_rows_are_put_in_their_place_in_sram(build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where banks are set apart for the caches, which the plan with the fewest cycles does not do for so small ones."""
+    graph, config = decoder(layers=1), CONFIG.replace(banks=16)
+    draft = wide(graph, config)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    compiled = compile_network(graph, config, effort=0)
+    assert draft.segments[0].whole
+    verdicts = verify(compiled, steps(graph), cache=build_cache)
+    assert all(verdict.equal for verdict in verdicts), [verdict.first_difference for verdict in verdicts]
 
 
 def test_windows_have_the_position_too(build_cache: Path) -> None:

@@ -11,8 +11,11 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.parameters import names_parameter
 from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import Program
-from dovetail.sw.compiler.draft import search
+from dovetail.sw.compiler.draft import Draft, search
+from dovetail.sw.compiler.emit.beside import accesses_of
+from dovetail.sw.compiler.emit.overlap import overlapped
 from dovetail.sw.compiler.emit.reach import bound_of, faults_of
+from dovetail.sw.compiler.emit.words import Task
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
@@ -26,6 +29,8 @@ from tests.sw.compiler.decoder import DEPTH, HEADS, LENGTH, decoder, steps
 from tests.sw.compiler.devices.test_plan import system_of
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, bus=32, parameters=2)
+MANY_BANKS = CONFIG.replace(sram="64 KiB", banks=16)
+"""Some are set apart for variables."""
 
 
 def run_all(compiled: CompiledNetwork, graph: ir.Graph) -> list[int]:
@@ -56,6 +61,72 @@ def test_every_position(effort: int) -> None:
     assert max(cycles) <= compiled.program.segments[0].bound
     (segment,) = compiled.code.segments
     assert names_parameter(np.array(segment.words, np.uint64)).sum() == len(graph.states)
+
+
+def wide(graph: ir.Graph, config: Config) -> Draft:
+    """The draft in which the tasks of many steps run beside each other."""
+    return Draft(partition(graph, config, Options(effort=0)), 0, resident=True, wide=True)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_are_put_in_their_place_in_sram(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable is loaded as the run before left it; its new rows have two places by a parameter, one of them in
+    system memory."""
+    graph = decoder(rows=rows)
+    draft = wide(graph, MANY_BANKS)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    compiled = compile_network(graph, MANY_BANKS, effort=0)
+    (segment,) = compiled.code.segments
+    assert names_parameter(np.array(segment.words, np.uint64)).sum() == 2 * len(graph.states)
+    layers = [layer for layer in compiled.report().layers if layer.kind == "update"]
+    assert [layer.moved_bytes for layer in layers] == [HEADS * DEPTH * (LENGTH + rows)] * 4
+    parameters, stored = compiled.code.parameters, _stored(compiled)
+    assert not list(faults_of(MANY_BANKS, segment.words, parameters, stored, compiled.code.memory_bytes))
+    if rows == 1:
+        assert max(run_all(compiled, graph)) <= compiled.program.segments[0].bound
+
+
+def _stored(compiled: CompiledNetwork) -> list[range]:
+    """All of system memory behind the constants."""
+    return [range(compiled.code.constants_bytes, compiled.code.stream_offset)]
+
+
+def test_a_plan_of_a_smaller_memory_keeps_its_order_on_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, larger = decoder(), MANY_BANKS.replace(sram="256 KiB", banks=16)
+    small = wide(graph, MANY_BANKS)
+    moved = small.moved(larger)
+    assert moved.cycles({}, None) == small.cycles({}, None)
+    one, other = small.emitted(0), moved.emitted(0)
+    assert one and other and (one.order, one.turns) == (other.order, other.turns)
+    assert one.words != other.words and not other.meets
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: moved)
+    run_all(compile_network(graph, larger, effort=0), graph)
+
+
+def test_tasks_of_many_steps_keep_what_they_need_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any two tasks that change places neither writes what the other one touches."""
+    seen: list[tuple[list[Task], list[Task]]] = []
+
+    def spy(config: Config, tasks: list[Task]) -> list[Task]:
+        seen.append((tasks, overlapped(config, tasks)))
+        return seen[-1][1]
+
+    monkeypatch.setattr("dovetail.sw.compiler.emit.lower.overlapped", spy)
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    assert wide(load("zoo:decoder_tiny?depth=2&length=64"), config).cycles({}, None)
+    ((tasks, order),) = seen
+    places = {id(task): number for number, task in enumerate(order)}
+    changed = 0
+    assert len(places) == len(tasks) == len(order)
+    for number, task in enumerate(tasks):
+        for later in tasks[number + 1 :]:
+            if places[id(later)] < places[id(task)]:
+                changed += 1
+                pairs = ((a, b) for a in accesses_of(task) for b in accesses_of(later))
+                assert not any(
+                    a[1] // 2 == b[1] // 2 and (a[1] | b[1]) % 2 and a[2] < b[3] and b[2] < a[3] for a, b in pairs
+                )
+    assert changed
 
 
 def test_only_the_rows_are_stored() -> None:
@@ -160,3 +231,13 @@ def test_products_of_few_rows_share_their_records() -> None:
     moved = {layer.name: layer.moved_bytes for layer in compiled.report().layers}
     keys, records = 4 * 256 * 8, 256 * 16
     assert keys < moved["layer0_scores"] <= keys + records
+
+
+def test_what_several_nodes_read_is_loaded_once() -> None:
+    """Sines and cosines by rotations of queries and keys, of two layers; the mask by all heads."""
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    compiled = compile_network("zoo:decoder_tiny?depth=2&length=64", config, effort=0)
+    moved = {layer.name: layer.moved_bytes for layer in compiled.report().layers}
+    for part, size in (("straight", 8), ("across", 8), ("masked", 64)):
+        layers = {name: count for name, count in moved.items() if name.endswith(part)}
+        assert len(layers) >= 2 and sum(layers.values()) == size, layers

@@ -1,0 +1,134 @@
+"""Code for matrix products, one after the other, and for variables of which a run replaces rows."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dovetail.isa.common.sizes import round_up
+from dovetail.isa.config.resolved import Config
+from dovetail.sw.compiler.emit import convolution, movement
+from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.words import Task, Transfer
+from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.partition.in_place import InPlace
+from dovetail.sw.compiler.place import Place
+from dovetail.sw.compiler.plan.residency import apart_of
+from dovetail.sw.compiler.plan.schedule import Space, Tiling
+from dovetail.sw.network import ir
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a variable that a run replaces.
+
+    Parameters
+    ----------
+    update: what is done.
+    index: the layer's number.
+    copy: of the rows to the variable's first place.
+    size: bytes of the variable.
+    rows, state: where they lie.
+    """
+
+    update: InPlace
+    index: int
+    copy: ir.Copy
+    size: int
+    rows: Place
+    state: Place
+
+    def stores(self, config: Config, space: Space, arena: Arena) -> Iterator[Task]:
+        """The rows go to their place in system memory by a parameter."""
+        for task in movement.copy_tasks(config, self.index, self.copy, self.rows, self.state, space, arena):
+            task.stores = [store._replace(param=self.update.number, reach=self.update.reach) for store in task.stores]
+            yield task
+
+    def tasks(self, config: Config, at: int, space: Space, arena: Arena) -> Iterator[Task]:
+        """The variable is loaded to SRAM as the run before left it, and rows in SRAM are put in their place there and
+        in system memory: so the load need not wait for the rows."""
+        assert self.state.memory is not None
+        loads, inside = [Transfer(self.state.memory, at, self.size)], Place(None, at, self.state.pitch)
+        for task in movement.copy_tasks(config, self.index, self.copy, self.rows, inside, space, arena):
+            task.loads, loads = loads, []
+            task.computes = [one.added("OUT_ADDR", self.update.number, self.update.reach) for one in task.computes]
+            yield task
+        yield from self.stores(config, space, arena)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products of matrices one after the other.
+
+    Parameters
+    ----------
+    config, graph: the accelerator, and what the node is part of.
+    node, layer, tiling: what is computed, and how one product is cut.
+    index: the layer's number.
+    places: where operands and results lie.
+    constants: system memory address of the records.
+    """
+
+    config: Config
+    graph: ir.Graph
+    node: ir.MatMul
+    layer: ConvLayer
+    tiling: Tiling
+    index: int
+    places: tuple[Place, Place, Place]
+    constants: int
+
+    def tasks(self, space: Space, arena: Arena, rows: Rows | None) -> Iterator[Task]:
+        """``rows``: of the variable that the matrices are, if all of it is to be in SRAM."""
+        config, layer = self.config, self.layer
+        tensors = [self.graph.tensors[name] for name in (*self.node.inputs, *self.node.outputs)]
+        sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
+        count = tensors[0].size // sizes[0]
+        # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
+        ahead = count if layer.height <= config.oc_lanes else 1
+        cut, start = convolution.spread(config, layer, self.tiling, space, arena, ahead), None
+        if rows:
+            records = round_up(records_of(config, layer), config.word_bytes)
+            (at,) = arena.slots(apart_of(config), records + rows.size, 1)
+            cut, start = replace(cut, weights_at=(at,)), at + records
+            yield from rows.tasks(config, start, space, arena)
+        buffers = convolution.Buffers(cut) if ahead > 1 or rows else None
+        for number in range(count):
+            a, b, out = (place.moved(number * size) for place, size in zip(self.places, sizes, strict=True))
+            assert b.memory is not None
+            inside = None if start is None else start + number * sizes[1]
+            matrix = convolution.Matrix(b.memory, self.node.zero_b, inside)
+            code = convolution.ConvCode(
+                config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix
+            )
+            yield from code.tasks(buffers)
+
+
+def records_of(config: Config, layer: ConvLayer) -> int:
+    """Bytes of the records of all columns of a product."""
+    return int(layer.stream_bytes(config, layer.out_channels, layer.channels))
+
+
+def readers_of_updates(
+    config: Config,
+    graph: ir.Graph,
+    roots: Mapping[str, str],
+    layers: Mapping[str, ConvLayer],
+    nodes: Sequence[ir.Node],
+) -> dict[str, ir.Update]:
+    """By name the products whose matrices are a variable with rows that are replaced and that could be in SRAM: nothing
+    else reads it, the products have few rows, so that they wait for the matrices, and there is room for two of them in
+    the banks that are set apart."""
+    found: dict[str, ir.Update] = {}
+    readers = Counter(roots[name] for node in nodes for name in node.inputs)
+    made = {roots[node.outputs[0]]: node for node in nodes if isinstance(node, ir.Update)}
+    room = sum(banks for _, banks in apart_of(config)) * config.bank_bytes
+    for node in nodes:
+        update = made.get(roots[node.inputs[1]]) if isinstance(node, ir.MatMul) else None
+        if update is None:
+            continue
+        layer, name = layers[node.name], roots[node.inputs[1]]
+        others = readers[name] - sum(roots[own] == name for own in update.inputs)
+        size = graph.tensors[node.inputs[1]].size + records_of(config, layer) + config.word_bytes
+        if others == 1 and layer.height <= config.oc_lanes and 2 * round_up(size, config.bank_bytes // 16) <= room:
+            found[node.name] = update
+    return found
