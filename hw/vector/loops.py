@@ -1,12 +1,12 @@
 """The vector unit's loops: which bytes it reads, in which lanes they count, and where results go."""
 
-from amaranth import Module, Mux, Signal, Value
+from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.regions import is_any
 from dovetail.hw.common.walk import LanesBelow, Place, count_loops
-from dovetail.hw.vector.passes import Passes
+from dovetail.hw.vector.passes import Groups, Passes
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.hw.vector.stage import row_layout
 from dovetail.isa.common.sizes import INT32_BYTES
@@ -135,12 +135,12 @@ class VectorReads(wiring.Component):
         flags_1 = Signal(FLAGS)
         begins_1: Value = flags_1.first
         first_0, second_0 = begins, filling | kind.two_operands & ends["kx"]
-        if passes and with_records:
-            # Every step of records, and of the block among them, is an output's first.
+        if passes:
+            # Every step of records, and of the block among them, is an output's first. So is that of every row's block.
             begins_1 = Signal()
-            first_0, second_0 = begins | passes.records, second_0 | passes.is_record
+            first_0, second_0 = begins | passes.records | passes.groups.own, second_0 | passes.is_record
             with m.If(active):
-                m.d.sync += begins_1.eq(begins)
+                m.d.sync += begins_1.eq(Mux(passes.groups.own, passes.groups.reads(passes.lane), begins))
         m.d.sync += valid_1.eq(runs)
         with m.If(active):
             m.d.sync += [
@@ -155,10 +155,11 @@ class VectorReads(wiring.Component):
         block = Signal(range(INT32_BYTES * lanes + 1))
         m.d.sync += block.eq(Mux(kind.int32_input, INT32_BYTES * lanes, lanes))
         stride_y, dilation_y = regs.GEOMETRY.stride_y, regs.GEOMETRY.dilation_y
+        x_step = passes.groups.step(regs.X_STEP) if passes else regs.X_STEP
         steps: dict[str, tuple[Value | int, ...]] = {
             # kx, ky, block, x, y
-            "off": (regs.KX_STEP, regs.KY_STEP, block, regs.X_STEP, regs.Y_STEP),
-            "col": (regs.KX_STEP, 0, block, regs.X_STEP, 0),
+            "off": (regs.KX_STEP, regs.KY_STEP, block, x_step, regs.Y_STEP),
+            "col": (regs.KX_STEP, 0, block, x_step, 0),
             "row": (0, dilation_y, 0, 0, stride_y),
             "b": (0, 0, Mux(filling, table_lanes(self.config), block), regs.B_X_STEP, regs.B_Y_STEP),
         }
@@ -175,6 +176,8 @@ class VectorReads(wiring.Component):
         here = {}
         for name, amounts in steps.items():
             loops = dict.fromkeys(level, 0) | dict(zip(("kx", "ky", "block", "x", "y"), amounts, strict=True))
+            if passes and passes.groups.rows > 1 and name in ("off", "col"):
+                loops["lane"] = Mux(passes.groups.own, regs.X_STEP, 0)
             now, then, moves = level_0, level, valid_1 & ~flags_1.table
             if name == "b":
                 now, then = (
@@ -255,7 +258,7 @@ class VectorReads(wiring.Component):
         if passes:
             silent_1, silent_2 = Signal(), Signal()
             with m.If(step):
-                m.d.sync += silent_1.eq(passes.draining)
+                m.d.sync += silent_1.eq(passes.draining | passes.groups.own & ~passes.groups.reads(passes.lane))
             with m.If(valid_1):
                 m.d.sync += silent_2.eq(silent_1 & ~flags_1.table)
             with m.If(valid_2 & silent_2):
@@ -293,6 +296,8 @@ class VectorWrites(wiring.Component):
         Registers and kind of the operation, constant while it runs.
     load
         Pulse: take the starting values.
+    operation
+        Only where operations have several rows at once: the opcode, constant from ``load`` on.
     step
         There is an output.
     en, addr, size
@@ -313,6 +318,7 @@ class VectorWrites(wiring.Component):
             {
                 "regs": In(VECTOR_REGISTERS),
                 "kind": In(KIND),
+                **({"operation": In(8)} if config.softmax > 1 else {}),
                 "load": In(1),
                 "step": In(1),
                 "en": Out(1),
@@ -332,23 +338,40 @@ class VectorWrites(wiring.Component):
             return channels << Mux(self.kind.int32_output, 2, 0)
 
         # 0: loop counters; which loop advances.
+        groups = Groups(self.config, self.operation) if self.config.softmax > 1 else None
         counts = {"block": regs.BLOCKS.count, "x": regs.TILE.width, "y": regs.TILE.height}
-        level_0, ends = count_loops(m, counts, load=self.load, step=self.step)
+        steps = {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP}
+        ends_rows: Value = Const(1, 1)
+        within: dict[str, Value] = {}
+        if groups:
+            # A block of each row before the next block.
+            row_count = {"row": Mux(groups.own, groups.rows, 1)}
+            within, row_ends = count_loops(m, row_count, load=self.load, step=self.step)
+            ends_rows = row_ends["row"]
+            counts["x"] = groups.count(regs.TILE.width)
+            steps = {"row": regs.OUT_X_STEP, **steps, "x": groups.step(regs.OUT_X_STEP)}
+        outside, ends = count_loops(m, counts, load=self.load, step=self.step & ends_rows)
+        level_0 = within | {loop: advance & ends_rows for loop, advance in outside.items()}
         valid_1 = Signal()
         done_1 = Signal()
         tail_1 = Signal()
         level = {loop: Signal(name=f"level_{loop}") for loop in level_0}
-        m.d.sync += [valid_1.eq(self.step), done_1.eq(self.step & ends["y"])]
+        m.d.sync += [valid_1.eq(self.step), done_1.eq(self.step & ends["y"] & ends_rows)]
         with m.If(self.step):
             m.d.sync += [*(level[loop].eq(advance) for loop, advance in level_0.items()), tail_1.eq(ends["block"])]
 
-        # 1: position.
-        place = Place("out", {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP}, width=bits)
+        # 1: position; which pixel of its line it is.
+        place = Place("out", steps, width=bits)
         out = place.here
-        with m.If(self.load):
-            m.d.sync += place.begin(0)
-        with m.Elif(valid_1):
-            place.move(m, level, place.base(level) + place.step(level))
+        places = [place]
+        if groups:
+            pixel = Place("pixel", {"row": 1, "block": 0, "x": groups.rows, "y": 0}, width=len(regs.TILE.width) + 1)
+            places.append(pixel)
+        for each in places:
+            with m.If(self.load):
+                m.d.sync += each.begin(0)
+            with m.Elif(valid_1):
+                each.move(m, level, each.base(level) + each.step(level))
 
         # 2: address and end.
         valid_2 = Signal()
@@ -360,9 +383,15 @@ class VectorWrites(wiring.Component):
         m.d.sync += [valid_2.eq(valid_1), done_2.eq(done_1)]
         with m.If(valid_1):
             m.d.sync += [address.eq(regs.OUT_ADDR + out), size.eq(size_1), end.eq(out + size_1)]
+        exists = valid_2
+        if groups:
+            missing = Signal()  # the last group's rows beside its line
+            with m.If(valid_1):
+                m.d.sync += missing.eq(groups.own & (pixel.here >= regs.TILE.width))
+            exists = valid_2 & ~missing
 
         # 3: the write.
-        m.d.sync += [self.en.eq(valid_2 & (end <= regs.OUT_BYTES)), self.done.eq(done_2)]
+        m.d.sync += [self.en.eq(exists & (end <= regs.OUT_BYTES)), self.done.eq(done_2)]
         with m.If(valid_2):
             m.d.sync += [self.addr.eq(address), self.size.eq(size)]
         return m

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth.utils import exact_log2
 
 from dovetail.hw.common.regions import is_any
 from dovetail.hw.common.walk import Level, Place
 from dovetail.hw.vector.stage import row_layout
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
-from dovetail.isa.instructions.table import MAX_PASSES, Op, Pass, Unit
+from dovetail.isa.instructions.table import INSTRUCTIONS, MAX_PASSES, Op, Pass, Unit
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.vector import RECORDS_LATE
+from dovetail.isa.timing.vector import RECORDS_LATE, rows_at_once
 
 BLOCK_STEP = 1
 """Which of a turn's steps reads the block, where there are records."""
@@ -21,6 +22,32 @@ VALID_BITS = 16
 
 ELEMENT_BITS = 20
 """Of the number of elements of a row."""
+
+
+class Groups:
+    """Pixels side by side whose rows an operation goes over together (`isa.timing.vector.rows_at_once`).
+
+    ``own``: the operation does; ``rows``: how many there are.
+    """
+
+    def __init__(self, config: Config, operation: Value) -> None:
+        self.rows = rows_at_once(config, Op.SOFTMAX)
+        together = [INSTRUCTIONS[Op.SOFTMAX]] if self.rows > 1 else []
+        self.own = is_any(operation, together)
+
+    def reads(self, lane: Value) -> Value:
+        """Whether the step at a lane reads a block, as there is a row of its number."""
+        return lane < self.rows
+
+    def count(self, width: Value) -> Value:
+        """Groups of a line of ``width`` pixels, the last one filled up."""
+        if self.rows == 1:
+            return width
+        return Mux(self.own, (width + self.rows - 1) >> exact_log2(self.rows), width)
+
+    def step(self, step: Value) -> Value:
+        """From a group to the next, where there is a ``step`` from a pixel to the next."""
+        return step if self.rows == 1 else Mux(self.own, step << exact_log2(self.rows), step)
 
 
 class Passes:
@@ -61,6 +88,9 @@ class Passes:
         """So does the step."""
         self.drains = Signal()
         self.late = Signal()  # there is a row before this one, whose results come a row late
+        self.groups = Groups(config, operation)
+        self.opens = Signal()
+        """The step is of a row's first block."""
         self.number = Signal(range(MAX_PASSES), name="pass_number")
         self.following = Signal(range(MAX_PASSES), name="pass_following")
         self.last = Signal(range(MAX_PASSES), name="pass_last")
@@ -68,18 +98,21 @@ class Passes:
         self.lane = Signal(4)
         self.begins = Signal(name="row_begins")
         self.row = Signal(row_layout(config), name="row_1")
-        self.left = Signal(ELEMENT_BITS, name="elements_left")
+        self.left = [Signal(ELEMENT_BITS, name=f"elements_left_{n}") for n in range(self.groups.rows)]
 
     def within(self, counts: Mapping[str, Value | int]) -> dict[str, Value]:
         """The loops' counts, with those of lanes and passes; those inside a pass are of the step to come. With records,
-        a turn over a block has three steps: a word of records, the block, the other word."""
+        a turn over a block has three steps: a word of records, the block, the other word. Of a group each row's block
+        comes in the lane of its number."""
         following = Mux(self.load, 0, self.following)
         serial = self.serial.bit_select(following, 1)
-        loops: dict[str, Value] = {"lane": Mux(serial, self.config.vector_lanes, 1)}
+        loops: dict[str, Value] = {
+            "lane": Mux(serial, self.config.vector_lanes, Mux(self.groups.own, self.groups.rows, 1))
+        }
         for loop, count in counts.items():
             if loop == "x":
                 loops["pass"] = self.last + 1
-            loops[loop] = Value.cast(count)
+            loops[loop] = self.groups.count(Value.cast(count)) if loop == "x" else Value.cast(count)
         if self.with_records:
             now = self.records & (following == self.last)
             loops["kx"] = Mux(now, 3, loops["kx"])
@@ -146,6 +179,7 @@ class Passes:
             m.d.sync += left.eq(left - 1)
         with m.If(step):
             m.d.sync += [
+                self.opens.eq(self.begins | self.opens & self.lane.any()),
                 self.row.valid.eq(self.has),
                 self.row.number.eq(self.number),
                 self.row.results.eq(self.results),
@@ -156,25 +190,31 @@ class Passes:
 
     def measure(self, m: Module, *, moves: Value, begins: Value, level: Level) -> None:
         """Stage 1: how many elements are left to count, from lane 0 on. ``moves``: there is a step, ``begins``: the
-        first of its block."""
+        first of its row's block."""
         lanes, regs = self.config.vector_lanes, self.regs
         masks = is_any(self.operation, [row for row in self.rows if row.op == Op.SOFTMAX])
         elements = Signal(ELEMENT_BITS)  # of a row
         m.d.sync += elements.eq(regs.BLOCKS.count * lanes - lanes + regs.BLOCKS.last)
-        valid = Place("valid", {"x": regs.B_X_STEP, "y": regs.B_Y_STEP}, width=VALID_BITS)
+        steps: dict[str, Value | int] = {"x": self.groups.step(regs.B_X_STEP), "y": regs.B_Y_STEP}
+        opens = self.row.first
+        if self.groups.rows > 1:
+            opens = self.opens
+            steps = {"lane": regs.B_X_STEP, "block": 0, "pass": 0, **steps}
+        valid = Place("valid", steps, width=VALID_BITS)
         with m.If(self.load):
             m.d.sync += valid.begin(regs.POOL_COUNT.count)
-        with m.Elif(moves & (level["x"] | level["y"])):
+        with m.Elif(moves & Cat(level[loop] for loop in steps).any()):
             valid.move(m, level, (valid.base(level) + valid.step(level))[:VALID_BITS])
         with m.If(moves & begins):
             here = Mux(masks & (valid.here < elements), valid.here, elements)
-            rest = Mux(self.left > lanes, self.left - lanes, 0)
-            m.d.sync += self.left.eq(Mux(self.row.first, here, rest))
+            before = Mux(self.groups.own, self.left[-1], self.left[0])  # the same row's
+            rest = Mux(before > lanes, before - lanes, 0)
+            m.d.sync += Cat(self.left).eq(Cat(Mux(opens, here, rest)[:ELEMENT_BITS], self.left))
 
     def is_past(self) -> Value:
         """Stage 2: the step has none of a block's elements, as only records are left."""
-        return ~self.left.any()
+        return ~self.left[0].any()
 
     def counts(self) -> Value:
         """Stage 2: a bit per lane."""
-        return Cat(self.left > lane for lane in range(self.config.vector_lanes))
+        return Cat(self.left[0] > lane for lane in range(self.config.vector_lanes))

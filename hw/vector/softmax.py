@@ -35,6 +35,51 @@ FIRST, FIRST_STEP = 1515870810, -1010580540
 class VectorSoftmax(VectorStage):
     """SOFTMAX. Parameters, members and latency are those of a :class:`~dovetail.hw.vector.stage.VectorStage`.
 
+    Several rows at once are a step apart: block after block, row n's bytes come n steps after row 0's.
+    """
+
+    LATENCY = SOFTMAX.latency
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row, count, lanes = self.row, self.config.softmax, self.config.vector_lanes
+        flags = row.as_value()[: -len(row.counts)]
+        results: list[tuple[Value, Value]] = []
+        for number, shown in enumerate(delayed(m, "row", flags, count - 1)):
+            m.submodules[f"row_{number}"] = one = SoftmaxRow(self.config)
+            m.d.comb += [
+                one.regs.eq(self.regs),
+                one.operation.eq(self.operation),
+                one.kind.eq(self.kind),
+                one.fill.eq(self.fill),
+                one.row.as_value()[: len(flags)].eq(shown),
+            ]
+            begins = Signal(name=f"begins_{number}")
+            if count == 1:
+                m.d.comb += [one.a.eq(self.a), one.row.counts.eq(row.counts)]
+            else:
+                # A block is there for a step.
+                kept = Signal(len(self.a) + lanes, name=f"kept_{number}")
+                now = Cat(self.a, row.counts)
+                m.d.comb += begins.eq(one.row.lane == 0)
+                with m.If(begins):
+                    m.d.sync += kept.eq(now)
+                m.d.comb += Cat(one.a, one.row.counts).eq(Mux(begins | self.fill, now, kept))
+                with m.If((one.row.number == LARGEST) & ~begins):
+                    m.d.comb += one.row.valid.eq(0)
+            ends = delayed(m, f"ends_{number}", one.row.valid & (one.row.lane == lanes - 1), self.LATENCY)[-1]
+            results.append((ends, one.result))
+        *others, (_, value) = results
+        for ends, result in others:
+            value = Mux(ends, result, value)
+        m.d.comb += self.result.eq(value)
+        return m
+
+
+class SoftmaxRow(VectorStage):
+    """One row after another. Parameters, members and latency are those of a
+    :class:`~dovetail.hw.vector.stage.VectorStage`.
+
     The waits of the instruction's passes are what the results of the pass before need: the largest element is there
     three cycles after its operands, and a sum's element uses it after one; a sum is there five cycles after its last
     element, the reciprocal 26 later, and a share uses them after four; the last share before them uses the divisor for

@@ -161,6 +161,8 @@ class Config:
         settle("requant_lanes", max(min(ceil_div(products, 16), self.oc_lanes), results), most)
         # With fewer, sums take longer than the convolutions of a ResNet beside them.
         settle("vector_lanes", min(self.requant_lanes, max(4, products // 32), MAX_VECTOR_LANES))
+        if self.softmax > self.vector_lanes:
+            raise ConfigError(f"softmax must be at most vector_lanes, {self.vector_lanes}, not {self.softmax}")
         if self.banks is None:
             put(banks=DEFAULT_BANKS if given.get("sram") is None else self._default_banks())
         if self.sram % self.banks or not _power_of_two(self.bank_bytes):

@@ -40,7 +40,7 @@ from dovetail.isa.timing.memory import Broken, answers
 from dovetail.isa.timing.microcoded.durations import microcoded_duration, verified
 from dovetail.isa.timing.sequencer import CHECK, UNIT_OF, Fields
 from dovetail.isa.timing.timeline import FETCH, Int64s
-from dovetail.isa.timing.vector import vector_duration, vector_reads
+from dovetail.isa.timing.vector import groups_of, vector_duration, vector_reads
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,11 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
     row = INSTRUCTIONS[op]
     if row.moves:
         return (read_duration if row.unit == Unit.LOAD else write_duration)(config, Shape.of(view))
-    pixels = view.pixels
     if row.unit == Unit.VECTOR:
-        reads = vector_reads(op, view)
+        groups, reads = groups_of(config, op, view), vector_reads(op, view)
         rounding = view["MODE", "rounding"]
         return vector_duration(
-            config, op, pixels=pixels, blocks=view["BLOCKS", "count"], reads=reads, rounding=rounding
+            config, op, groups=groups, blocks=view["BLOCKS", "count"], reads=reads, rounding=rounding
         )
     if row.depthwise:
         return depthwise_duration(
@@ -158,7 +157,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
         taps=view.taps,
         kc=view["KC", "blocks"],
         group=view["KC", "group"] + 1,
-        pixels=pixels,
+        pixels=view.pixels,
         stripe=view["STRIPE", "pixels"],
         blocks=view["BLOCKS", "count"],
         last=view["BLOCKS", "last"],

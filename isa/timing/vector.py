@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Pass, Stage
@@ -46,21 +47,44 @@ def vector_reads(op: Op, view: View) -> int:
     return view.taps if row.taps else 1 + row.two_operands
 
 
+def rows_at_once(config: Config, op: Op) -> int:
+    """Pixels side by side whose rows an operation goes over together, a step apart."""
+    return max(1, config.softmax) if op == Op.SOFTMAX else 1
+
+
 def vector_passes(config: Config, op: Op) -> int:
-    """How often a block is read: once for each pass over its row, in a serial one once for each lane."""
+    """How often a block is read: once for each pass over its row, in a serial one over one row once for each lane."""
     passes = INSTRUCTIONS[op].passes or (Pass(),)
-    return sum(config.vector_lanes if each.serial else 1 for each in passes)
+    lanes = config.vector_lanes if rows_at_once(config, op) == 1 else 1
+    return sum(lanes if each.serial else 1 for each in passes)
+
+
+def vector_steps(config: Config, op: Op, reads: int) -> int:
+    """Steps per block in all passes, of as many rows as there are at once."""
+    passes, rows = INSTRUCTIONS[op].passes or (Pass(),), rows_at_once(config, op)
+    return sum(config.vector_lanes if each.serial else rows * reads for each in passes)
+
+
+def groups_of(config: Config, op: Op, view: View) -> int:
+    """How often an operation goes over its rows, a last group of fewer pixels in a line included."""
+    return view["TILE", "height"] * ceil_div(view["TILE", "width"], rows_at_once(config, op))
 
 
 def vector_waits(op: Op, rounding: int) -> int:
-    """Cycles per pixel in which its passes wait; ``rounding`` is that of MODE."""
+    """Cycles per group of rows in which its passes wait; ``rounding`` is that of MODE."""
     return sum(each.wait[rounding] for each in INSTRUCTIONS[op].passes)
 
 
-def drain_cycles(config: Config, op: Op, blocks: int, rounding: int) -> int:
-    """Cycles after the last row, in which its results come where these come a row late."""
+def drain_steps(config: Config, op: Op, blocks: int) -> int:
+    """Steps after the last row, in which its results come where these come a row late."""
     drain = INSTRUCTIONS[op].drain
-    return drain.wait[rounding] + blocks * (config.vector_lanes if drain.serial else 1) if drain else 0
+    return blocks * (config.vector_lanes if drain.serial else 1) if drain else 0
+
+
+def drain_cycles(config: Config, op: Op, blocks: int, rounding: int) -> int:
+    """Cycles of these steps, and of the wait before them."""
+    drain = INSTRUCTIONS[op].drain
+    return drain.wait[rounding] + drain_steps(config, op, blocks) if drain else 0
 
 
 def record_reads(op: Op, blocks: int) -> int:
@@ -74,14 +98,15 @@ def record_steps(op: Op, blocks: int) -> int:
 
 
 @lru_cache(maxsize=65536)
-def vector_duration(config: Config, op: Op, *, pixels: int, blocks: int, reads: int, rounding: int = 0) -> int:
-    """Cycles from start to end; ``reads`` per pixel and block, see :func:`vector_reads`.
+def vector_duration(config: Config, op: Op, *, groups: int, blocks: int, reads: int, rounding: int = 0) -> int:
+    """Cycles from start to end; ``groups`` of pixels, see :func:`groups_of`; ``reads`` per pixel and block, see
+    :func:`vector_reads`.
 
     A read takes its cycle whether any of its bytes lies in the region or not. An operation with a table first reads
-    that. One with passes over its rows goes over a pixel's blocks in each of them, before the next pixel; one with
-    records reads these in the last pass.
+    that. One with passes over its rows goes over a group's blocks in each of them, before the next group; one with
+    records reads these in the last pass. The rows of a group end one after the other.
     """
-    steps = blocks * reads * vector_passes(config, op) + record_steps(op, blocks) + vector_waits(op, rounding)
+    steps = blocks * vector_steps(config, op, reads) + record_steps(op, blocks) + vector_waits(op, rounding)
     after_last = 3 * RECORDS_LATE + 1 if INSTRUCTIONS[op].records else 0  # steps after the last output's
-    steps = pixels * steps - after_last + drain_cycles(config, op, blocks, rounding)
+    steps = groups * steps - after_last + drain_cycles(config, op, blocks, rounding) + rows_at_once(config, op) - 1
     return CHECK + table_reads(config, op) + steps + to_end(INSTRUCTIONS[op].stage)

@@ -54,18 +54,26 @@ class Output:
         raw = strided(sram.data, self.address, shape, (self.y_step, self.x_step, 1))
         return raw.view(np.int8) if self.item == 1 else raw.view("<i4")
 
-    def write(self, sram: Sram, values: npt.NDArray[Any], *, pixel_by_pixel: bool = False) -> None:
-        """Write int8 or int32 values, [pixels, channels] or [height, width, channels]: block by block, or all blocks
-        of a pixel before the next one. Only where results overlap does that matter."""
+    def write(self, sram: Sram, values: npt.NDArray[Any], *, pixels_at_once: int = 0) -> None:
+        """Write int8 or int32 values, [pixels, channels] or [height, width, channels]: block by block of so many pixels
+        side by side, or of all (0), before the next ones. Only where results overlap does that matter."""
         if self.regular:
             self.view(sram)[:] = values.reshape(self.height, self.width, self.channels)
         else:
             pixels = values.reshape(-1, self.channels)
-            part = self.channels if pixel_by_pixel else self.lanes
-            for first in range(0, self.channels, part):
-                past = min(first + part, self.channels)
-                self.write_part(sram, pixels[:, first:past], range(len(pixels)), range(first, past))
+            part = self.channels if pixels_at_once == 1 else self.lanes
+            for group in self._groups(pixels_at_once):
+                for first in range(0, self.channels, part):
+                    past = min(first + part, self.channels)
+                    self.write_part(sram, pixels[group.start : group.stop, first:past], group, range(first, past))
         sram.touch(self.address, self.size)
+
+    def _groups(self, pixels_at_once: int) -> list[range]:
+        """Pixels, counted row by row, whose blocks are written before those of the next ones."""
+        if pixels_at_once < 2:
+            return [range(self.height * self.width)]
+        starts = [y + x for y in range(0, self.height * self.width, self.width) for x in range(0, self.width, pixels_at_once)]
+        return [range(start, stop) for start, stop in pairwise([*starts, self.height * self.width])]
 
     def write_part(self, sram: Sram, values: npt.NDArray[Any], pixels: range, channels: range) -> None:
         """Write [pixels, channels] values of one block; ``pixels`` are counted row by row."""

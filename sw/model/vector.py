@@ -9,6 +9,7 @@ from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
+from dovetail.isa.timing.vector import rows_at_once
 from dovetail.sw.model.base import Int8s, Sram, SystemMemory, UnitModel, gathered, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.window import Window
@@ -65,7 +66,9 @@ class VectorModel(UnitModel):
             b = _records(plan, sram)
         elif row.two_operands:
             b = _operand_b(plan, sram)
-        plan.output.write(sram, plan.compute(_operand_a(plan, sram), b), pixel_by_pixel=True)
+        plan.output.write(
+            sram, plan.compute(_operand_a(plan, sram), b), pixels_at_once=rows_at_once(self.config, op)
+        )
 
 
 def _operand_a(plan: _Plan, sram: Sram) -> Array:

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
+from dovetail.isa.common.sizes import INT32_BYTES, ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import (
     INDEX,
@@ -28,7 +28,18 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, u
 from dovetail.isa.timing.array import matrix_reads
 from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 from dovetail.isa.timing.dma import BOUNDARY, Shape
-from dovetail.isa.timing.vector import record_reads, table_lanes, table_reads, vector_passes, vector_reads
+from dovetail.isa.timing.vector import (
+    RECORDS_LATE,
+    drain_steps,
+    groups_of,
+    record_reads,
+    rows_at_once,
+    table_lanes,
+    table_reads,
+    vector_passes,
+    vector_reads,
+    vector_steps,
+)
 from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
 
 Counts = dict[str, int]
@@ -212,7 +223,9 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     item, result = row.input_bytes, row.output_bytes
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if row.taps else (1, 1)
-    taps = vector_reads(op, view)
+    steps = groups_of(config, op, view) * vector_steps(config, op, vector_reads(op, view)) * blocks
+    if row.records:
+        steps += height * width * 2 * (blocks + RECORDS_LATE)
     outputs = height * width * blocks
     records = record_reads(op, blocks)
 
@@ -220,7 +233,10 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
         """Where a value of a region can begin."""
         return size if item == 1 else max(size - (INT32_BYTES - 1), 0)
 
-    column = offsets.grid((width, view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
+    rows = rows_at_once(config, op)  # the last group of a line is read whole
+    column = offsets.grid(
+        (round_up(width, rows), view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"])
+    )
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
     made = _window_reads(offsets, view, kh, column, window) * vector_passes(config, op)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))
@@ -240,7 +256,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     size[-1] = view["BLOCKS", "last"]
     column = offsets.grid((width, view["OUT_X_STEP"]), (blocks, lanes * result))
     return {
-        "vector_taps": (outputs * taps * vector_passes(config, op) + table + height * width * records) * lanes,
+        "vector_taps": (steps + drain_steps(config, op, blocks) + table) * lanes,
         "vector_results": outputs * lanes,
         "sram_read_vector": made,
         "sram_write_vector": offsets.writes(

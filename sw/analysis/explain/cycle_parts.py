@@ -43,7 +43,7 @@ from dovetail.isa.timing.dma import BOUNDARY
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.timeline import FETCH, Timeline
-from dovetail.isa.timing.vector import record_reads, table_reads, vector_passes, vector_reads
+from dovetail.isa.timing.vector import groups_of, record_reads, table_reads, vector_reads, vector_steps
 
 Parts = dict[str, int]
 """Cycles by the name of the cause; those with none are left out."""
@@ -223,11 +223,11 @@ def _held(view: View) -> list[int]:
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
-    reads = view.pixels * vector_reads(op, view) * vector_passes(config, op)
+    steps = groups_of(config, op, view) * vector_steps(config, op, vector_reads(op, view))
     table = table_reads(config, op)
     records = view.pixels * record_reads(op, view["BLOCKS", "count"])
-    slots = reads * view["BLOCKS", "count"]
-    filled = reads * channels_of(config, op, view) // config.vector_lanes
+    slots = steps * view["BLOCKS", "count"]
+    filled = steps * channels_of(config, op, view) // config.vector_lanes
     return {
         "vector": table + records + filled,
         "vector_lanes": slots - filled,

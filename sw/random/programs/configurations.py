@@ -8,6 +8,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, MAX_STRIPE, PIXEL_LANES, ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
+from dovetail.sw.random.programs.registers import with_rows
 
 VECTOR_FEATURES = tuple(
     f for f in FEATURES if any((r.unit, r.feature) == (Unit.VECTOR, f) for r in INSTRUCTIONS.values())
@@ -70,7 +71,8 @@ def configurations(seed: int, count: int) -> list[Config]:
     Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
     all of them occur.
     """
-    rng, more, norms = (random.Random(f"{name} {seed}") for name in ("configurations", "softmax", "norm"))
+    names = "configurations", "softmax", "norm", "rows at once"
+    rng, more, norms, rows = (random.Random(f"{name} {seed}") for name in names)
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -79,7 +81,8 @@ def configurations(seed: int, count: int) -> list[Config]:
             if not decks[name]:
                 decks[name] = rng.sample(list(values), len(values))
             drawn[name] = decks[name].pop()
-        drawn |= {"softmax": more.choice((0, 0, 1)), "norm": norms.choice((False, False, True))}
+        softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
+        drawn |= {"softmax": softmax, "norm": norms.choice((False, False, True))}
         config = _config(drawn)
         if config is not None:
             found.setdefault(config.hash, config)
@@ -99,7 +102,9 @@ def _config(drawn: dict[str, Any]) -> Config | None:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):
         drawn |= dict.fromkeys(VECTOR_FEATURES, False) | {"softmax": 0, "norm": False}
+    rows = drawn.pop("softmax")
     try:
-        return Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, **drawn)
+        config = Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, softmax=min(1, rows), **drawn)
     except ConfigError:
         return None
+    return with_rows(config, rows) if rows else config

@@ -54,7 +54,7 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
         wide = rng.random() < 0.2
         pixel_lanes = rng.choice((1, 1, *PIXEL_LANES))
         try:
-            return Config(
+            config = Config(
                 ic_lanes=rng.choice((1, 2, 3, 5, 8, 12, 16, 64 if wide else 4)),
                 oc_lanes=rng.choice((1, 2, 3, 5, 8, 12, 16, 64 if wide else 4)),
                 pixel_lanes=pixel_lanes,
@@ -81,6 +81,12 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
             )
         except ConfigError:
             continue
+        return with_rows(config, 4) if config.softmax and banks % 6 == 0 else config
+
+
+def with_rows(config: Config, most: int) -> Config:
+    """With as many rows of a softmax at once as the vector unit's lanes allow, up to ``most``."""
+    return config.replace(softmax=min(most, 1 << config.vector_lanes.bit_length() - 1))
 
 
 def operations(config: Config) -> list[Op]:

@@ -24,8 +24,9 @@ FRACTIONS = 23
 
 
 def lanes_of(*lanes: int) -> list[Any]:
-    """Lanes for tests; simulators take long for all but three."""
-    return [pytest.param(n, marks=() if n == 3 else pytest.mark.slow) for n in lanes]
+    """Lanes, and rows at once, for tests; simulators take long for all but three lanes."""
+    pairs = [(n, rows) for n in lanes for rows in (1, 2, 4) if rows <= n]
+    return [pytest.param(*pair, marks=() if pair[0] == 3 else pytest.mark.slow) for pair in pairs]
 
 
 def memory_of(config: Config, rows: Sequence[int], table: bytes) -> bytes:
@@ -45,12 +46,13 @@ def words(values: Sequence[int]) -> bytes:
 
 
 @pytest.mark.parametrize("rounding", list(Rounding))
-@pytest.mark.parametrize("lanes", lanes_of(1, 2, 3, 4, 8, 16))
-def test_rows(lanes: int, rounding: Rounding) -> None:
-    """Of one element, of some, with blocks that are not full; near each other and far apart."""
-    config = config_of(lanes, softmax=1)
+@pytest.mark.parametrize(("lanes", "at_once"), lanes_of(1, 2, 3, 4, 8, 16))
+def test_rows(lanes: int, at_once: int, rounding: Rounding) -> None:
+    """Of one element, of some, with blocks that are not full; near each other and far apart; groups that a line does
+    not fill."""
+    config = config_of(lanes, softmax=at_once)
     rng = random.Random(lanes)
-    for shape, scale in (((3, 2, 1), 0.1), ((1, 3, lanes), 0.02), ((2, 2, 2 * lanes + 1), 0.3), ((1, 2, 29), 0.005)):
+    for shape, scale in (((3, 2, 1), 0.1), ((1, 3, lanes), 0.02), ((2, 5, 2 * lanes + 1), 0.3), ((1, 2, 29), 0.005)):
         size = shape[0] * shape[1] * shape[2]
         rows = [max(-128, min(127, round(rng.gauss(0, 60)))) for _ in range(size)]
         verify(
@@ -61,9 +63,10 @@ def test_rows(lanes: int, rounding: Rounding) -> None:
 
 
 @pytest.mark.parametrize("rounding", list(Rounding))
-def test_masks(rounding: Rounding) -> None:
+@pytest.mark.parametrize(("lanes", "at_once"), lanes_of(3, 4))
+def test_masks(lanes: int, at_once: int, rounding: Rounding) -> None:
     """Padding, causal rows, rows of which nothing counts, counts that wrap around."""
-    config = config_of(3, softmax=1)
+    config = config_of(lanes, softmax=at_once)
     rng = random.Random(7)
     shape = (3, 4, 5)
     memory = memory_of(config, [rng.randint(-128, 127) for _ in range(60)], table_of(rounding, 0.02))
@@ -73,10 +76,10 @@ def test_masks(rounding: Rounding) -> None:
 
 
 @pytest.mark.parametrize("rounding", list(Rounding))
-@pytest.mark.parametrize("lanes", lanes_of(1, 3, 8))
-def test_any_table(lanes: int, rounding: Rounding) -> None:
+@pytest.mark.parametrize(("lanes", "at_once"), lanes_of(1, 3, 8))
+def test_any_table(lanes: int, at_once: int, rounding: Rounding) -> None:
     """Words that no exponential is: all 0, all alike, exponents at both ends of their range, sums at ties."""
-    config = config_of(lanes, softmax=1)
+    config = config_of(lanes, softmax=at_once)
     rng = random.Random(lanes)
     tables = [
         [0] * 256,
@@ -149,9 +152,10 @@ def test_sums() -> None:
     simulator.run()
 
 
-def test_cut_tables_and_other_operations_between() -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_cut_tables_and_other_operations_between(at_once: int) -> None:
     """What lies beyond a table's region is its zero point; tables of ACT_LUT leave SOFTMAX's place where it was."""
-    config = config_of(3, softmax=1)
+    config = config_of(3, softmax=at_once)
     memory = memory_of(config, list(range(-40, 40)), table_of(Rounding.ONNX, 0.05))
     jobs: list[tuple[Op, Registers]] = []
     for rounding, size in ((Rounding.ONNX, 130), (Rounding.TFLITE, 1024), (Rounding.ONNX, 1), (Rounding.ONNX, 1024)):

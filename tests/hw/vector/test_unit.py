@@ -28,7 +28,7 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
-from dovetail.isa.timing.vector import vector_duration
+from dovetail.isa.timing.vector import groups_of, rows_at_once, vector_duration
 from tests.norm import normed
 from tests.softmax import shares
 
@@ -204,17 +204,22 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
                 return requantise(biased, r["OUT_MULT"], shift["out"])
         raise AssertionError(op)
 
+    def store(oy: int, ox: int, block: int) -> None:
+        channels = last if block == blocks - 1 else config.vector_lanes
+        first = block * config.vector_lanes
+        off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % wrap
+        if off + channels * result_bytes <= r["OUT_BYTES"]:
+            for c in range(channels):
+                place = r["OUT_ADDR"] + off + c * result_bytes
+                result = value(oy, ox, first + c).to_bytes(result_bytes, "little", signed=True)
+                after[place : place + result_bytes] = result
+
+    width, together = view["TILE", "width"], rows_at_once(config, op)
     for oy in range(view["TILE", "height"]):
-        for ox in range(view["TILE", "width"]):
+        for group in range(0, width, together):
             for block in range(blocks):
-                channels = last if block == blocks - 1 else config.vector_lanes
-                first = block * config.vector_lanes
-                off = (oy * r["OUT_Y_STEP"] + ox * r["OUT_X_STEP"] + first * result_bytes) % wrap
-                if off + channels * result_bytes <= r["OUT_BYTES"]:
-                    for c in range(channels):
-                        place = r["OUT_ADDR"] + off + c * result_bytes
-                        result = value(oy, ox, first + c).to_bytes(result_bytes, "little", signed=True)
-                        after[place : place + result_bytes] = result
+                for ox in range(group, min(group + together, width)):
+                    store(oy, ox, block)
     return bytes(after)
 
 
@@ -375,7 +380,7 @@ def verify(
         assert result.duration == vector_duration(
             config,
             op,
-            pixels=view["TILE", "height"] * view["TILE", "width"],
+            groups=groups_of(config, op, view),
             blocks=view["BLOCKS", "count"],
             reads=taps if op == Op.POOL else 2 if INSTRUCTIONS[op].two_operands else 1,
             rounding=view["MODE", "rounding"],
@@ -871,9 +876,9 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     return registers
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 4])
-def test_any_registers(lanes: int) -> None:
-    config = config_of(lanes, softmax=1, norm=True)
+@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (3, 1), (4, 1), (3, 2), (4, 4)])
+def test_any_registers(lanes: int, rows: int) -> None:
+    config = config_of(lanes, softmax=rows, norm=True)
     rng = np.random.default_rng(40 + lanes)
     ops = [Op.POOL, *OPS] * 2
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
@@ -930,9 +935,9 @@ class VerilatedBench(Bench):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", [1, 7, 16])
-def test_any_registers_under_verilator(lanes: int, build_cache: Path) -> None:
-    config = config_of(lanes, softmax=1, norm=True)
+@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (7, 2), (16, 4)])
+def test_any_registers_under_verilator(lanes: int, rows: int, build_cache: Path) -> None:
+    config = config_of(lanes, softmax=rows, norm=True)
     rng = np.random.default_rng(900 + lanes)
     bench = VerilatedBench(config, build_cache)
     for seed in range(20):

@@ -26,13 +26,13 @@ def test_pipeline_is_the_sum_of_its_parts() -> None:
     ],
 )
 def test_one_cycle_per_read(pixels: int, blocks: int, reads: int, steps: int) -> None:
-    assert vector_duration(Config(), Op.POOL, pixels=pixels, blocks=blocks, reads=reads) == CHECK + steps + to_end(
+    assert vector_duration(Config(), Op.POOL, groups=pixels, blocks=blocks, reads=reads) == CHECK + steps + to_end(
         SCALING
     )
 
 
 def test_lanes_do_not_matter_but_by_the_number_of_blocks() -> None:
-    durations = {vector_duration(Config(vector_lanes=n), Op.POOL, pixels=5, blocks=3, reads=9) for n in (1, 3, 16)}
+    durations = {vector_duration(Config(vector_lanes=n), Op.POOL, groups=5, blocks=3, reads=9) for n in (1, 3, 16)}
     assert durations == {CHECK + 135 + to_end(SCALING)}
 
 
@@ -41,14 +41,14 @@ def test_pipeline_and_table(op: Op) -> None:
     scaled = op not in (Op.MOV, Op.ACT_LUT, Op.E32_ADD, Op.E32_SHIFT)
     assert INSTRUCTIONS[op].stage == (SCALING if scaled else DIRECT)
     table = 256 // 8 if op == Op.ACT_LUT else 0
-    duration = vector_duration(Config(vector_lanes=13), op, pixels=7, blocks=2, reads=1)
+    duration = vector_duration(Config(vector_lanes=13), op, groups=7, blocks=2, reads=1)
     assert duration == CHECK + table + 14 + to_end(SCALING if scaled else DIRECT)
 
 
 @pytest.mark.parametrize(("rounding", "waits"), [(0, 25), (1, 10)])
 def test_softmax_reads_a_row_once_whole_and_once_by_element(rounding: int, waits: int) -> None:
     row, drain = 25 + 25 * 8 + waits, 25 * 8 + waits + 1
-    found = vector_duration(Config(vector_lanes=8), Op.SOFTMAX, pixels=16, blocks=25, reads=1, rounding=rounding)
+    found = vector_duration(Config(vector_lanes=8), Op.SOFTMAX, groups=16, blocks=25, reads=1, rounding=rounding)
     assert found == CHECK + 1024 // 8 + 16 * row + drain + to_end(SOFTMAX)
 
 
@@ -59,7 +59,7 @@ def test_norm_reads_a_row_twice_and_its_records_once(channels: int, cycles: int,
     does not wait for what is read after its elements."""
     config, blocks = Config(vector_lanes=8), channels // 8
     assert cycles == blocks + 80 + 3 * (blocks + 2)
-    found = vector_duration(config, Op.NORM, pixels=16, blocks=blocks, reads=1, rounding=rounding)
+    found = vector_duration(config, Op.NORM, groups=16, blocks=blocks, reads=1, rounding=rounding)
     assert found == CHECK + 16 * cycles - 7 + to_end(SCALING)
 
 
@@ -84,5 +84,5 @@ def test_only_pooling_walks_the_kernel(op: Op, reads: int) -> None:
     values["TILE"] = pack(Unit.VECTOR, "TILE", height=3, width=4)
     values["BLOCKS"] = pack(Unit.VECTOR, "BLOCKS", count=5, last=1)
     values["GEOMETRY"] = pack(Unit.VECTOR, "GEOMETRY", kh=2, kw=3, stride_y=1, dilation_y=1)
-    expected = vector_duration(config, op, pixels=12, blocks=5, reads=reads)
+    expected = vector_duration(config, op, groups=12, blocks=5, reads=reads)
     assert duration(config, op, View(Unit.VECTOR, list(values.values()))) == expected
