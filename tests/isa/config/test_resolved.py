@@ -149,6 +149,7 @@ def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, 
         ({"ic_lanes": 0, "oc_lanes": 8}, "ic_lanes must be 1..128, not 0"),
         ({"ic_lanes": 8, "oc_lanes": 129}, "oc_lanes must be 1..128, not 129"),
         ({"ic_lanes": 64, "oc_lanes": 64}, "ic_lanes * oc_lanes must be at most 1024, not 4096"),
+        ({"softmax": 4, "vector_lanes": 2}, "softmax must be at most vector_lanes, 2, not 4"),
         (
             {"ic_lanes": 16, "oc_lanes": 16, "pixel_lanes": 8},
             "ic_lanes * oc_lanes * pixel_lanes must be at most 1024, not 2048",

@@ -52,6 +52,18 @@ def test_softmax_reads_a_row_once_whole_and_once_by_element(rounding: int, waits
     assert found == CHECK + 1024 // 8 + 16 * row + drain + to_end(SOFTMAX)
 
 
+@pytest.mark.parametrize(("rows", "groups"), [(1, 21), (2, 12), (4, 6)])
+def test_softmax_goes_over_rows_of_a_line_together(rows: int, groups: int) -> None:
+    """The last group of a line is filled up, and the last row of a group ends that much later."""
+    config = Config(vector_lanes=8, softmax=rows)
+    values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
+    values["TILE"] = pack(Unit.VECTOR, "TILE", height=3, width=7)
+    values["BLOCKS"] = pack(Unit.VECTOR, "BLOCKS", count=5, last=1)
+    group = 5 * rows + 5 * 8 + 25
+    expected = CHECK + 1024 // 8 + groups * group + 5 * 8 + 26 + rows - 1 + to_end(SOFTMAX)
+    assert duration(config, Op.SOFTMAX, View(Unit.VECTOR, list(values.values()))) == expected
+
+
 @pytest.mark.parametrize("rounding", [0, 1])
 @pytest.mark.parametrize(("channels", "cycles"), [(64, 118), (192, 182), (768, 470), (4096, 2134)])
 def test_norm_reads_a_row_twice_and_its_records_once(channels: int, cycles: int, rounding: int) -> None:

@@ -184,9 +184,10 @@ def test_vector_reads(seed: int) -> None:
     config = random_config(rng, vector=True)
     op, view = random_view(rng, config, Unit.VECTOR)
     parts = split(config, op, view)
-    reads = view["TILE", "height"] * view["TILE", "width"]
+    at_once = max(1, config.softmax) if op == Op.SOFTMAX else 1
+    reads = view["TILE", "height"] * ceil_div(view["TILE", "width"], at_once)
     reads *= view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] if op == Op.POOL else 1 + INSTRUCTIONS[op].two_operands
-    reads *= {Op.SOFTMAX: 1 + config.vector_lanes, Op.NORM: 2}.get(op, 1)
+    reads *= {Op.SOFTMAX: at_once + config.vector_lanes, Op.NORM: 2}.get(op, 1)
     idle = reads * (config.vector_lanes - view["BLOCKS", "last"])
     assert parts.get("vector_lanes", 0) == ceil_div(idle, config.vector_lanes)
     table = {Op.ACT_LUT: 256, Op.SOFTMAX: 1024}.get(op, 0) // (1 << config.vector_lanes.bit_length() - 1)
