@@ -212,7 +212,9 @@ class Given(TypedDict, total=False):
     pooling: Annotated[bool, Parameter("whether pooling is built", default=True)]
     elementwise: Annotated[bool, Parameter("whether element-wise operations are built", default=True)]
     activation: Annotated[bool, Parameter("whether activations are built", default=True)]
-    softmax: Annotated[int, Parameter("rows of a softmax at once, 0: SOFTMAX is not built", default=0, among=(0, 1, 2, 4))]
+    softmax: Annotated[
+        int, Parameter("rows of a softmax at once, 0: SOFTMAX is not built", default=0, among=(0, 1, 2, 4))
+    ]
     norm: Annotated[bool, Parameter("whether NORM is built", default=False)]
     parameters: Annotated[
         int, Parameter("host registers PARAM, which a program's words may add to their values", 0, MAX_PARAMETERS, 0)

@@ -72,7 +72,9 @@ class Output:
         """Pixels, counted row by row, whose blocks are written before those of the next ones."""
         if pixels_at_once < 2:
             return [range(self.height * self.width)]
-        starts = [y + x for y in range(0, self.height * self.width, self.width) for x in range(0, self.width, pixels_at_once)]
+        starts = [
+            y + x for y in range(0, self.height * self.width, self.width) for x in range(0, self.width, pixels_at_once)
+        ]
         return [range(start, stop) for start, stop in pairwise([*starts, self.height * self.width])]
 
     def write_part(self, sram: Sram, values: npt.NDArray[Any], pixels: range, channels: range) -> None:

@@ -66,9 +66,7 @@ class VectorModel(UnitModel):
             b = _records(plan, sram)
         elif row.two_operands:
             b = _operand_b(plan, sram)
-        plan.output.write(
-            sram, plan.compute(_operand_a(plan, sram), b), pixels_at_once=rows_at_once(self.config, op)
-        )
+        plan.output.write(sram, plan.compute(_operand_a(plan, sram), b), pixels_at_once=rows_at_once(self.config, op))
 
 
 def _operand_a(plan: _Plan, sram: Sram) -> Array:

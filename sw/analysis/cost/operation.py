@@ -234,9 +234,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
         return size if item == 1 else max(size - (INT32_BYTES - 1), 0)
 
     rows = rows_at_once(config, op)  # the last group of a line is read whole
-    column = offsets.grid(
-        (round_up(width, rows), view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"])
-    )
+    column = offsets.grid((round_up(width, rows), view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
     made = _window_reads(offsets, view, kh, column, window) * vector_passes(config, op)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))

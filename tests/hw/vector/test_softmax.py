@@ -49,15 +49,16 @@ def words(values: Sequence[int]) -> bytes:
 @pytest.mark.parametrize(("lanes", "at_once"), lanes_of(1, 2, 3, 4, 8, 16))
 def test_rows(lanes: int, at_once: int, rounding: Rounding) -> None:
     """Of one element, of some, with blocks that are not full; near each other and far apart; groups that a line does
-    not fill."""
+    not fill, beside which results keep a place free."""
     config = config_of(lanes, softmax=at_once)
     rng = random.Random(lanes)
     for shape, scale in (((3, 2, 1), 0.1), ((1, 3, lanes), 0.02), ((2, 5, 2 * lanes + 1), 0.3), ((1, 2, 29), 0.005)):
-        size = shape[0] * shape[1] * shape[2]
+        size, line = shape[0] * shape[1] * shape[2], (shape[1] + 1) * shape[2]
         rows = [max(-128, min(127, round(rng.gauss(0, 60)))) for _ in range(size)]
+        places = {"OUT_Y_STEP": line, "OUT_BYTES": shape[0] * line}
         verify(
             config,
-            [(Op.SOFTMAX, softmax(config, shape, rounding))],
+            [(Op.SOFTMAX, softmax(config, shape, rounding, **places))],
             memory=memory_of(config, rows, table_of(rounding, scale)),
         )
 
