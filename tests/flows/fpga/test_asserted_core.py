@@ -18,7 +18,7 @@ FAULTS = (
         old="        with m.If(~self.active | (self.o.valid & self.o.ready)):\n",
         new="        with m.If(~self.active | self.o.valid):\n",
         what="bursts do not wait for the bus",
-        caught_by="the payload of M_AXI_AR is stable until it is taken",
+        caught_by="the payload of M_AXI_A",
     ),
     Fault(
         file="hw/sequencer/queue.py",
