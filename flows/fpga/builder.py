@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.flows.fpga.carry import shorten_file
+from dovetail.flows.fpga.carry import shorten_carries
 from dovetail.flows.fpga.design.boards import CROWDED, RESOURCES, Board
 from dovetail.flows.fpga.design.pll import MHZ, Dividers
+from dovetail.flows.fpga.macros.place import place_macros
+from dovetail.flows.fpga.macros.sites import Sites, question
+from dovetail.flows.fpga.products import register_products
 from dovetail.flows.fpga.reports import (
     Placed,
     log_utilisation,
@@ -22,6 +25,7 @@ from dovetail.flows.fpga.reports import (
     pass_throughs,
     read_report,
 )
+from dovetail.flows.fpga.rewrite import rewrite, top_of
 from dovetail.flows.fpga.synthesis import NO_ELEMENTS
 from dovetail.flows.fpga.tools import BuildError, Tool, complaint, run
 from dovetail.hw.common.elaboration import checked
@@ -38,8 +42,16 @@ BITSTREAM = {"ecp5": f"{NAME}.bit", "ice40": f"{NAME}.bin", "gowin": f"{NAME}.fs
 CONSTRAINTS = {"ecp5": f"{NAME}.lpf", "ice40": f"{NAME}.pcf", "gowin": f"{NAME}.cst"}
 PLACEMENT = {"ecp5": f"{NAME}.config", "ice40": f"{NAME}.asc", "gowin": f"{NAME}.pnr.json"}
 """The file between place and route and packing."""
+FEWER_SETS = (
+    "dfflegalize -mince 6 -minsrst 12 -cell $_DFF_?_ 01 -cell $_DFF_?P?_ r -cell $_SDFF_?P?_ r"
+    " -cell $_DFFE_??_ 01 -cell $_DFFE_?P??_ r -cell $_SDFFE_?P??_ r"
+)
+"""Command for Yosys amid its synthesis for ECP5: an enable of fewer than 6 flip-flops and a reset of fewer than 12
+become logic in front of them. Only flip-flops with the same ones share a slice."""
 STATISTICS = "netlist.json"
-KEPT = (f"{NAME}.*", "seed-*", STATISTICS, "yosys.log", "build.json")
+SITES = "sites"
+"""Name of the files by which nextpnr is asked for the sites of the part."""
+KEPT = (f"{NAME}.*", "seed-*", f"{SITES}*", STATISTICS, "yosys.log", "build.json")
 """What a build writes into its folder, and removes of the one before."""
 
 
@@ -122,6 +134,7 @@ class Builder:
         Returns the hash of the design and the commands. Removes a former build from the folder, which is made.
         """
         platform = self.target.board.load()
+        script, synthesis = self._script()
         with checked():
             plan = platform.build(
                 top,
@@ -129,8 +142,8 @@ class Builder:
                 do_build=False,
                 emit_src=False,
                 debug_verilog=True,
-                synth_opts=[*self.target.board.synthesis, *self.options.synthesis],
-                script_after_read=NO_ELEMENTS,
+                synth_opts=synthesis,
+                script_after_read=script,
                 script_after_synth=f"tee -q -o {STATISTICS} stat -json",
                 nextpnr_opts=[
                     "--timing-allow-fail",
@@ -151,6 +164,14 @@ class Builder:
         (folder / f"{NAME}.v").write_text(plan.files[f"{NAME}.debug.v"])
         return digest.hexdigest()[:16], commands
 
+    def _script(self) -> tuple[str, list[str]]:
+        """What Yosys runs before its command for the family, and the options of that command."""
+        options = [*self.target.board.synthesis, *self.options.synthesis]
+        if self.family != "ecp5":
+            return NO_ELEMENTS, options
+        first = " ".join(["synth_ecp5", *options, "-top", NAME, "-run", "begin:map_ffs"])
+        return "\n".join([NO_ELEMENTS, first, FEWER_SETS]), [*options, "-run", "map_ffs:"]
+
     def _wanted(self) -> tuple[str, ...]:
         """Options that tell nextpnr the clock, where the constraints do not: those of Gowin have pins only."""
         return ("--freq", f"{self.target.clock / MHZ:g}") if self.family == "gowin" else ()
@@ -163,7 +184,7 @@ class Builder:
             raise BuildError(f"yosys failed ({folder / 'yosys.log'}): {complaint(done)}")
         cells = Counter(netlist_cells(folder / STATISTICS))
         if self.family == "ecp5":
-            cells.update(shorten_file(folder / f"{NAME}.json"))
+            cells.update(rewrite(folder / f"{NAME}.json", shorten_carries, register_products))
         used = netlist_resources(cells, self.family)
         if self.family == "gowin":
             used["lut"] += pass_throughs(folder / f"{NAME}.syn.json")
@@ -171,15 +192,34 @@ class Builder:
         return Netlist(folder, design, used, commands)
 
     def place(self, netlist: Netlist) -> list[Run]:
-        """Run nextpnr with every seed."""
+        """Run nextpnr with every seed; where hardly a multiplier is left, with their places and those of block RAMs."""
+        if self._crowded(netlist) and self.family == "ecp5":
+            sites = self._sites(netlist)
+            rewrite(netlist.folder / f"{NAME}.json", lambda module: place_macros(module, sites))
+            self.say("placed: multipliers and block RAMs")
         with ThreadPoolExecutor(self.options.jobs) as pool:
             return list(pool.map(lambda seed: self._place(netlist, seed), self.options.seeds))
+
+    def _sites(self, netlist: Netlist) -> Sites:
+        """What nextpnr makes of a netlist that fills the part. Raises BuildError."""
+        folder = netlist.folder
+        module = top_of(json.loads((folder / f"{NAME}.json").read_text()))
+        asked = {"modules": {SITES: question(module, self.target.board.part.total)}}
+        (folder / f"{SITES}.json").write_text(json.dumps(asked))
+        files = {f"{NAME}.json": f"{SITES}.json", f"{NAME}.tim": f"{SITES}.log", f"{NAME}.config": f"{SITES}.config"}
+        nextpnr, arguments = self._command(netlist.commands[1], files)
+        answer = folder / f"{SITES}.placed.json"
+        done = run(nextpnr, [*arguments, "--no-route", "--write", answer.name], folder)
+        if done.returncode:
+            raise BuildError(f"nextpnr does not tell the sites of the part ({SITES}.log): {complaint(done)}")
+        return Sites.of(top_of(json.loads(answer.read_text())))
 
     def _place(self, netlist: Netlist, seed: int) -> Run:
         log, report = netlist.folder / f"seed-{seed}.log", netlist.folder / f"seed-{seed}.json"
         names = {f"{NAME}.tim": log.name, PLACEMENT[self.family]: self._placement(seed)}
         nextpnr, arguments = self._command(netlist.commands[1], names)
-        arguments += self._crowded(netlist, arguments)
+        if self._crowded(netlist) and not any(word.partition("=")[0] == "--placer" for word in arguments):
+            arguments += self.target.board.crowded
         done = run(nextpnr, [*arguments, "--seed", str(seed), "--report", report.name], netlist.folder)
         if done.returncode:
             self.say(f"seed {seed}: failed")
@@ -189,12 +229,9 @@ class Builder:
         self.say(f"seed {seed}: {found.fmax:.2f} MHz")
         return found
 
-    def _crowded(self, netlist: Netlist, arguments: Sequence[str]) -> tuple[str, ...]:
-        """More options where hardly a multiplier is left, unless the user has chosen the placer."""
-        board = self.target.board
-        crowded = netlist.used.get("dsp", 0) > CROWDED * board.part.total["dsp"]
-        chosen = any(word.partition("=")[0] == "--placer" for word in arguments)
-        return board.crowded if crowded and not chosen else ()
+    def _crowded(self, netlist: Netlist) -> bool:
+        """Whether hardly a multiplier is left of the part."""
+        return netlist.used.get("dsp", 0) > CROWDED * self.target.board.part.total["dsp"]
 
     def pack(self, netlist: Netlist, best: Run) -> Path:
         """Make the bitstream of a run. Raises BuildError."""

@@ -12,12 +12,9 @@ more half.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 PINS = "ABCD"
@@ -208,18 +205,6 @@ class Netlist:
         """A new net."""
         self.last += 1
         return self.last
-
-
-def shorten_file(path: Path) -> Counter[str]:
-    """Does so in a file of Yosys's; returns how many cells of each type there are now more, or fewer."""
-    netlist = json.loads(path.read_text())
-    (module,) = (module for module in netlist["modules"].values() if "top" in module["attributes"])
-    before = Counter(cell["type"] for cell in module["cells"].values())
-    shorten_carries(module)
-    after = Counter(cell["type"] for cell in module["cells"].values())
-    after.subtract(before)
-    path.write_text(json.dumps(netlist))
-    return after
 
 
 def shorten_carries(module: dict[str, Any]) -> None:

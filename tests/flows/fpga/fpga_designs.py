@@ -18,15 +18,21 @@ if "--version" in words:
     sys.exit()
 Path("ran-{tool}").open("a").write(" ".join(words) + chr(10))
 after = lambda word: words[words.index(word) + 1]
-if {fail!r}:
+if {fail!r} and "--write" not in words:
     Path(after("--log")).write_text("Info: " + chr(9) + "MULT18X18D:  200/  156   128%")
     print({fail!r}, file=sys.stderr)
     sys.exit(1)
 if {tool!r} == "yosys":
     Path("netlist.json").write_text(json.dumps({{"design": {{"num_cells_by_type": {cells}}}}}))
-    module = {{"attributes": {{"top": "1"}}, "ports": {{}}, "cells": {{}}}}
+    cell = {{"type": "MULT18X18D"}} | {{key: {{}} for key in ("parameters", "attributes", "port_directions", "connections")}}
+    module = {{"attributes": {{"top": "1"}}, "ports": {{}}, "cells": {{"product": cell}}}}
     Path("dovetail_board.json").write_text(json.dumps({{"modules": {{"dovetail_board": module}}}}))
     Path(after("-l")).write_text("log")
+elif "--write" in words:
+    asked = json.loads(Path(after("--json")).read_text())["modules"]["sites"]
+    for n, cell in enumerate(asked["cells"].values()):
+        cell["attributes"]["NEXTPNR_BEL"] = f"X{{n}}/Y1/{{cell['type']}}"
+    Path(after("--write")).write_text(json.dumps({{"modules": {{"sites": asked}}}}))
 elif {tool!r} == "nextpnr":
     seed = int(after("--seed"))
     Path(after("--log")).write_text("log")

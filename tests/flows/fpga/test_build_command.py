@@ -275,8 +275,17 @@ def test_crowded_parts_take_the_other_placer(
     call: list[str], tmp_path: Path, multipliers: int, chosen: list[str], placers: list[str]
 ) -> None:
     assert main([*call, *fakes(tmp_path, cells=CELLS | {"MULT18X18D": multipliers}), *chosen]) == 0
-    words = (tmp_path / "out" / "ran-nextpnr").read_text().split()
+    words = (tmp_path / "out" / "ran-nextpnr").read_text().splitlines()[-1].split()
     assert [words[n + 1] for n, word in enumerate(words) if word == "--placer"] == placers
+
+
+@pytest.mark.parametrize(("multipliers", "given"), [(62, False), (63, True)])
+def test_crowded_parts_have_places_given(call: list[str], tmp_path: Path, multipliers: int, given: bool) -> None:
+    assert main([*call, *fakes(tmp_path, cells=CELLS | {"MULT18X18D": multipliers})]) == 0
+    netlist = json.loads((tmp_path / "out" / "dovetail_board.json").read_text())
+    attributes = netlist["modules"]["dovetail_board"]["cells"]["product"]["attributes"]
+    assert ("BEL" in attributes) == given
+    assert attributes.get("BEL", "X/MULT18X18D").endswith("/MULT18X18D")
 
 
 def test_placement_fails(call: list[str], tmp_path: Path, capsys: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.flows.fpga.carry import shorten_carries, shorten_file
+from dovetail.flows.fpga.carry import shorten_carries
+from dovetail.flows.fpga.rewrite import rewrite
 from tests.flows.fpga.netlists import Values, seen
 
 ADD, AND, MUX, XOR3 = "1001011010101010", "1000100010001000", "1100101011001010", "1001011010010110"
@@ -163,7 +164,7 @@ def test_what_yosys_makes(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
     path = tmp_path / "top.json"
     before = json.loads(path.read_text())["modules"]["top"]
-    change = shorten_file(path)
+    change = rewrite(path, shorten_carries)
     after = json.loads(path.read_text())["modules"]["top"]
     for seed in range(8):
         assert seen(before, Values(before, seed=seed)) == seen(after, Values(after, seed=seed))

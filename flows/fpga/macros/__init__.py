@@ -1,0 +1,1 @@
+"""Places of multipliers and block RAMs, chosen between Yosys and nextpnr."""
