@@ -13,9 +13,8 @@ from typing import Any
 
 MULTIPLIER, FLIP_FLOP = "MULT18X18D", "TRELLIS_FF"
 PRODUCT = re.compile(r"P\d+")
-PLAIN = {"GSR": "ENABLED", "CEMUX": "1", "CLKMUX": "CLK", "LSRMUX": "LSR", "REGSET": "RESET"}
+PLAIN = {"CEMUX": "1", "CLKMUX": "CLK", "LSRMUX": "LSR", "REGSET": "RESET"}
 """Parameters of a flip-flop that is always enabled and starts at 0, as the register does."""
-REGISTERED = {"REG_OUTPUT_CLK": "CLK0"}
 
 
 def register_products(module: dict[str, Any]) -> None:
@@ -30,11 +29,13 @@ def register_products(module: dict[str, Any]) -> None:
         if any(len(names) > 1 for names in used.values()):
             continue
         behind = {port: names[0] for port, names in used.items()}
-        clocks = {_clock(cells.get(name), ports[port]) for port, name in behind.items()}
-        if len(clocks) != 1 or None in clocks or "REG_OUTPUT_CLK" in cell["parameters"]:
+        found = {_plain(cells.get(name), ports[port]) for port, name in behind.items()}
+        register = found.pop() if len(found) == 1 else None
+        if register is None or "REG_OUTPUT_CLK" in cell["parameters"]:
             continue
-        cell["parameters"] |= REGISTERED
-        cell["connections"]["CLK0"] = [clocks.pop()]
+        clock, gsr = register
+        cell["parameters"] |= {"REG_OUTPUT_CLK": "CLK0", "GSR": gsr}
+        cell["connections"]["CLK0"] = [clock]
         cell["port_directions"]["CLK0"] = "input"
         for port, name in behind.items():
             cell["connections"][port] = cells.pop(name)["connections"]["Q"]
@@ -50,13 +51,15 @@ def _read(module: dict[str, Any]) -> Iterator[tuple[str, int]]:
                 yield from ((name, bit) for bit in bits if isinstance(bit, int))
 
 
-def _clock(cell: dict[str, Any] | None, product: int) -> int | None:
-    """The clock of a plain flip-flop that takes a bit of a product; None for anything else."""
+def _plain(cell: dict[str, Any] | None, product: int) -> tuple[int, str] | None:
+    """The clock of a plain flip-flop that takes a bit of a product, and whether the global reset clears it; None for
+    anything else."""
     if cell is None or cell["type"] != FLIP_FLOP:
         return None
+    parameters = {name: value.strip() for name, value in cell["parameters"].items()}
     pins = {port: bits[0] for port, bits in cell["connections"].items() if bits}
-    plain = all(cell["parameters"].get(name, value).strip() == value for name, value in PLAIN.items())
+    clock = pins.get("CLK")
+    plain = all(parameters.get(name, value) == value for name, value in PLAIN.items())
     if not plain or pins.get("DI") != product or pins.get("LSR", "0") != "0" or "Q" not in pins:
         return None
-    clock = pins.get("CLK")
-    return clock if isinstance(clock, int) else None
+    return (clock, parameters.get("GSR", "ENABLED")) if isinstance(clock, int) else None

@@ -24,7 +24,8 @@ if {fail!r} and "--write" not in words:
     sys.exit(1)
 if {tool!r} == "yosys":
     Path("netlist.json").write_text(json.dumps({{"design": {{"num_cells_by_type": {cells}}}}}))
-    cell = {{"type": "MULT18X18D"}} | {{key: {{}} for key in ("parameters", "attributes", "port_directions", "connections")}}
+    empty = ("parameters", "attributes", "port_directions", "connections")
+    cell = {{"type": "MULT18X18D"}} | {{key: {{}} for key in empty}}
     module = {{"attributes": {{"top": "1"}}, "ports": {{}}, "cells": {{"product": cell}}}}
     Path("dovetail_board.json").write_text(json.dumps({{"modules": {{"dovetail_board": module}}}}))
     Path(after("-l")).write_text("log")
