@@ -35,8 +35,8 @@ def register_products(module: dict[str, Any]) -> None:
             continue
         clock, gsr = register
         cell["parameters"] |= {"REG_OUTPUT_CLK": "CLK0", "GSR": gsr}
-        cell["connections"]["CLK0"] = [clock]
-        cell["port_directions"]["CLK0"] = "input"
+        cell["connections"] |= {"CLK0": [clock], "CE0": ["1"], "RST0": ["0"]}  # 1 where they are not connected
+        cell["port_directions"] |= dict.fromkeys(("CLK0", "CE0", "RST0"), "input")
         for port, name in behind.items():
             cell["connections"][port] = cells.pop(name)["connections"]["Q"]
 

@@ -49,8 +49,9 @@ def test_they_become_the_multipliers_own() -> None:
     assert set(netlist["cells"]) == {"product", "sum"}
     product = netlist["cells"]["product"]
     assert product["parameters"] == {"REG_OUTPUT_CLK": "CLK0", "GSR": "DISABLED"}
-    assert product["connections"] == {"A0": [5], "P0": [20], "P1": [21], "P2": [12], "CLK0": [2]}
-    assert product["port_directions"]["CLK0"] == "input"
+    pins = {"CLK0": [2], "CE0": ["1"], "RST0": ["0"]}  # always enabled, never reset
+    assert product["connections"] == {"A0": [5], "P0": [20], "P1": [21], "P2": [12], **pins}
+    assert all(product["port_directions"][pin] == "input" for pin in pins)
 
 
 @pytest.mark.parametrize(
