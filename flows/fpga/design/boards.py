@@ -95,11 +95,10 @@ TIMING_FIRST = ("--placer-heap-timingweight", "100")
 """By default (10) the placer goes for short wires: a netlist that it then placed at 49 MHz came to 78 with this."""
 
 EVEN = ("--placer", "static")
-"""The default placer puts multipliers where there is room, far from their registers. 8 x 16 in 141 of 156 came to
-70 MHz before routing, and to 101 with the placer that spreads all kinds at once. 8 x 8 in 71 took wires of 285,000
-tiles, and 198,000 to 288,000 with the other placer; only placements of fewer than 210,000 were routed."""
+"""The placer that spreads all kinds of cells at once: 8 x 16 in 141 of 156 multipliers came to 101 MHz before routing,
+and to 70 with the default placer. Multipliers and block RAMs have their places then (`macros/place.py`)."""
 CROWDED = 0.4
-"""Share of the multipliers above which that placer is the better one."""
+"""Share of the multipliers above which that placer is the better one, and places are given."""
 
 BOARDS = {
     board.name: board
