@@ -55,7 +55,7 @@ class _Store(StoreModel):
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
         super().execute(op, registers, sram, memory)
-        transfer = self.transfer(registers)
+        transfer = self.transfers.of(op, registers)
         views = transfer.views(sram, memory, to_memory=True)
         if views:
             self.stored.append(views[0].tobytes())
@@ -183,7 +183,7 @@ class ModelServer:
         for n in _transfers(timeline):
             if timeline.op[n] == FETCH:
                 continue
-            transfer = self._store.transfer(_registers(timeline, n))
+            transfer = self._transfer(timeline, n)
             for address in _rows(transfer, base):
                 found.update(_pages(address, transfer.length))
         if len(self._known) == PROGRAMS:
@@ -208,10 +208,13 @@ class ModelServer:
         if timeline.op[n] == FETCH:
             address = (program + int(timeline.pc[n]) * PAGE_BYTES) % ADDRESS_SPACE
             return TRANSFER.pack(0, start, end, address, 1, 1, 0, 0, PAGE_BYTES)
-        t = self._store.transfer(_registers(timeline, n))
+        t = self._transfer(timeline, n)
         address = (base + t.memory) % ADDRESS_SPACE
         write = int(timeline.unit[n] == Unit.STORE)
         return TRANSFER.pack(write, start, end, address, t.rows, t.planes, t.memory_row, t.memory_plane, t.length)
+
+    def _transfer(self, timeline: Timeline, n: int) -> Transfer:
+        return self._store.transfers.of(Op(timeline.op[n]), _registers(timeline, n))
 
 
 def _transfers(timeline: Timeline) -> list[int]:

@@ -4,6 +4,7 @@ Sums are formed by floating point matrix products where these are exact: every p
 2^24 (float32) or 2^53 (float64), known from the magnitudes of the weights. The rest is int64.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dovetail.isa.instructions.checks import (
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding, int8
-from dovetail.sw.model.base import Sram, SystemMemory, UnitModel, gathered, strided
+from dovetail.sw.model.base import Plans, Sram, SystemMemory, UnitModel, gathered, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.weights import Shape, WeightCache, Weights
 from dovetail.sw.model.window import Window
@@ -125,15 +126,10 @@ class ArrayModel(UnitModel):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.weights = WeightCache(config)
-        self._plans: dict[tuple[Op, tuple[int, ...]], _Plan] = {}
+        self._plans = Plans(partial(_Plan, config))
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        key = (op, tuple(registers.values))
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) > 1 << 15:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan(self.config, op, registers)
+        plan = self._plans.of(op, registers)
         weights = self.weights.find(sram, *plan.weights, plan.shape)
         if plan.depthwise:
             window = plan.window(-(-plan.shape.channels // plan.multiplier))

@@ -2,8 +2,9 @@
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ Bytes = npt.NDArray[np.uint8]
 Int8s = npt.NDArray[np.int8]
 
 _PAGE_SHIFT = 10
+_MOST_PLANS = 1 << 15
+
+PlanT = TypeVar("PlanT")
 
 _clock = itertools.count(1)
 """Of all SRAMs together: what one remembers of its age means nothing else in another."""
@@ -66,6 +70,24 @@ class UnitModel(ABC):
     @abstractmethod
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
         """Carry out an operation that has passed its checks."""
+
+
+class Plans(Generic[PlanT]):
+    """What operations do, as ``make`` finds it from opcode and registers; all is forgotten when it is too much."""
+
+    def __init__(self, make: Callable[[Op, View], PlanT]) -> None:
+        self._make = make
+        self._known: dict[tuple[Op, tuple[int, ...]], PlanT] = {}
+
+    def of(self, op: Op, registers: View) -> PlanT:
+        """The plan of an operation."""
+        key = (op, tuple(registers.values))
+        plan = self._known.get(key)
+        if plan is None:
+            if len(self._known) > _MOST_PLANS:
+                self._known.clear()
+            plan = self._known[key] = self._make(op, registers)
+        return plan
 
 
 def strided(

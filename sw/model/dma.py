@@ -1,6 +1,7 @@
 """LOAD and STORE: strided transfers between system memory and SRAM."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op
 from dovetail.isa.timing.dma import bursts
 from dovetail.isa.timing.memory import ADDRESS_SPACE
-from dovetail.sw.model.base import Bytes, Sram, SystemMemory, UnitModel, strided
+from dovetail.sw.model.base import Bytes, Plans, Sram, SystemMemory, UnitModel, strided
 
 
 class Transfer:
@@ -70,24 +71,18 @@ class DmaModel(UnitModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._transfers: dict[tuple[int, ...], Transfer] = {}
+        self.transfers = Plans(partial(_transfer, config))
 
-    def transfer(self, registers: View) -> Transfer:
-        """The transfer that the registers describe."""
-        key = tuple(registers.values)
-        transfer = self._transfers.get(key)
-        if transfer is None:
-            if len(self._transfers) > 1 << 15:
-                self._transfers.clear()
-            transfer = self._transfers[key] = Transfer(self.config, registers)
-        return transfer
+
+def _transfer(config: Config, op: Op, registers: View) -> Transfer:
+    return Transfer(config, registers)
 
 
 class LoadModel(DmaModel):
     """The load unit."""
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        transfer = self.transfer(registers)
+        transfer = self.transfers.of(op, registers)
         views = transfer.views(sram, memory, to_memory=False)
         if views:
             views[1][:] = views[0]
@@ -108,7 +103,7 @@ class StoreModel(DmaModel):
     """The store unit."""
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        transfer = self.transfer(registers)
+        transfer = self.transfers.of(op, registers)
         views = transfer.views(sram, memory, to_memory=True)
         if views:
             views[0][:] = views[1]

@@ -1,5 +1,6 @@
 """VECTOR: pooling, element-wise operations, activations, copies."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.timing.vector import rows_at_once
-from dovetail.sw.model.base import Int8s, Sram, SystemMemory, UnitModel, gathered, strided
+from dovetail.sw.model.base import Int8s, Plans, Sram, SystemMemory, UnitModel, gathered, strided
 from dovetail.sw.model.output import Output
 from dovetail.sw.model.window import Window
 
@@ -50,15 +51,10 @@ class VectorModel(UnitModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._plans: dict[tuple[Op, tuple[int, ...]], _Plan] = {}
+        self._plans = Plans(partial(_Plan, config))
 
     def execute(self, op: Op, registers: View, sram: Sram, memory: SystemMemory) -> None:
-        key = (op, tuple(registers.values))
-        plan = self._plans.get(key)
-        if plan is None:
-            if len(self._plans) > 1 << 15:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan(self.config, op, registers)
+        plan = self._plans.of(op, registers)
         row, b = plan.row, None
         if row.looks_up:
             b = _table(plan, sram)

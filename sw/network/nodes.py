@@ -87,7 +87,21 @@ class _Node:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Conv(_Node):
+class _Convolution(_Node):
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    requant: Requant
+    stride: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilation: Pair = (1, 1)
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.weights.nbytes + self.bias.nbytes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Conv(_Convolution):
     """2-D convolution, and the dense layer as a 1x1 convolution on a (1, 1, rows, IC) view.
 
     Parameters
@@ -102,12 +116,6 @@ class Conv(_Node):
     kind: "conv" or "dense", for reports.
     """
 
-    weights: NDArray[np.int8]
-    bias: NDArray[np.int32]
-    requant: Requant
-    stride: Pair = (1, 1)
-    pads: Pads = (0, 0, 0, 0)
-    dilation: Pair = (1, 1)
     groups: int = 1
     kind: str = "conv"
     rest: NDArray[np.int8] | None = None
@@ -122,17 +130,13 @@ class Conv(_Node):
         return self.weights.shape[1], self.weights.shape[2]
 
     @property
-    def weight_bytes(self) -> int:
-        return self.weights.nbytes + self.bias.nbytes
-
-    @property
     def whole_weights(self) -> NDArray[np.int16]:
         """The weights, with their rest."""
         return _whole(self.weights, self.rest)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Depthwise(_Node):
+class Depthwise(_Convolution):
     """Depthwise convolution: output channel k sees input channel k // M, where M is the channel multiplier.
 
     Parameters
@@ -142,22 +146,12 @@ class Depthwise(_Node):
     rest: as of `Conv`.
     """
 
-    weights: NDArray[np.int8]
-    bias: NDArray[np.int32]
-    requant: Requant
-    stride: Pair = (1, 1)
-    pads: Pads = (0, 0, 0, 0)
-    dilation: Pair = (1, 1)
     rest: NDArray[np.int8] | None = None
 
     @property
     def kernel(self) -> Pair:
         """(KH, KW)"""
         return self.weights.shape[0], self.weights.shape[1]
-
-    @property
-    def weight_bytes(self) -> int:
-        return self.weights.nbytes + self.bias.nbytes
 
     @property
     def whole_weights(self) -> NDArray[np.int16]:

@@ -100,31 +100,26 @@ and to 70 with the default placer. Multipliers and block RAMs have their places 
 CROWDED = 0.4
 """Share of the multipliers above which that placer is the better one, and places are given."""
 
+
+def _ulx3s(size: str) -> Board:
+    return Board(
+        f"ulx3s-{size.lower()}",
+        f"Radiona ULX3S with {'an' if size.startswith('8') else 'a'} {size}",
+        f"amaranth_boards.ulx3s:ULX3S_{size}_Platform",
+        _ecp5(f"LFE5U-{size}", size, "6"),
+        25 * MHZ,
+        80 * MHZ,
+        ("sdram", 32 << 20),
+        placement=TIMING_FIRST,
+        crowded=EVEN,
+    )
+
+
 BOARDS = {
     board.name: board
     for board in (
-        Board(
-            "ulx3s-85f",
-            "Radiona ULX3S with an 85F",
-            "amaranth_boards.ulx3s:ULX3S_85F_Platform",
-            _ecp5("LFE5U-85F", "85F", "6"),
-            25 * MHZ,
-            80 * MHZ,
-            ("sdram", 32 << 20),
-            placement=TIMING_FIRST,
-            crowded=EVEN,
-        ),
-        Board(
-            "ulx3s-45f",
-            "Radiona ULX3S with a 45F",
-            "amaranth_boards.ulx3s:ULX3S_45F_Platform",
-            _ecp5("LFE5U-45F", "45F", "6"),
-            25 * MHZ,
-            80 * MHZ,
-            ("sdram", 32 << 20),
-            placement=TIMING_FIRST,
-            crowded=EVEN,
-        ),
+        _ulx3s("85F"),
+        _ulx3s("45F"),
         Board(
             "ecp5-evn",
             "Lattice ECP5-5G Evaluation Board",

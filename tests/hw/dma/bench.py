@@ -175,3 +175,27 @@ def check_checks(bench: Bench) -> None:
             assert (await bench.operate(ctx))[0] == cause
 
     bench.simulate(run)
+
+
+def check_bus_error(bench: Bench, address: int, duration: Callable[[Config, Shape], int]) -> None:
+    """A transfer that leaves memory in its first row tells an error, in the same cycles; the next one tells none."""
+    r = dict.fromkeys(REGS, 0) | {
+        "MEM_ADDR": address,
+        "MEM_ROW_STEP": 2**32 - 64,
+        "SRAM_BYTES": 4096,
+        "SRAM_ROW_STEP": 64,
+        "LENGTH": 40,
+        "COUNT": 0x10002,
+    }
+
+    async def run(ctx: Any) -> None:
+        await bench.configure(ctx, r)
+        _, _, cycles, error = await bench.operate(ctx)
+        assert error
+        assert cycles == duration(bench.config, shape_of(r))
+        assert not bench.check(r)
+        await bench.configure(ctx, {"MEM_ADDR": 4096})
+        assert not (await bench.operate(ctx))[3]
+        assert bench.check(r | {"MEM_ADDR": 4096})
+
+    bench.simulate(run)

@@ -11,7 +11,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES, Cause
 from dovetail.isa.timing.dma import Shape, read_duration
 from tests.hw.benches import ReadMemory
 from tests.hw.dma import bench as shared
-from tests.hw.dma.bench import MEMORY, REGS, make
+from tests.hw.dma.bench import MEMORY, make
 
 CASES = [
     (32, MemoryTiming(read_latency=1, beat_cycles=1), 1),
@@ -100,22 +100,4 @@ def test_checks() -> None:
 def test_bus_error() -> None:
     """Nothing is written from the first faulty beat on; the timing stays."""
     config = make(64, MemoryTiming(read_latency=4), 2)
-    bench = Bench(config)
-    r = dict.fromkeys(REGS, 0) | {
-        "MEM_ADDR": MEMORY - 20,
-        "MEM_ROW_STEP": 2**32 - 64,
-        "SRAM_BYTES": 4096,
-        "SRAM_ROW_STEP": 64,
-        "LENGTH": 40,
-        "COUNT": 0x10002,
-    }
-
-    async def run(ctx: Any) -> None:
-        await bench.configure(ctx, r)
-        _, _, cycles, error = await bench.operate(ctx)
-        assert error
-        assert cycles == read_duration(config, Shape(r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40))
-        assert not bench.check(r)
-        assert any(bench.sram)
-
-    bench.simulate(run)
+    shared.check_bus_error(Bench(config), MEMORY - 20, read_duration)

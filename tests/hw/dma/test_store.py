@@ -9,7 +9,7 @@ from dovetail.hw.dma.store import StoreCore
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Unit
-from dovetail.isa.timing.dma import Shape, write_duration
+from dovetail.isa.timing.dma import write_duration
 from dovetail.isa.timing.memory import SRAM_READ
 from tests.hw.benches import WriteMemory
 from tests.hw.dma import bench as shared
@@ -78,23 +78,4 @@ def test_checks() -> None:
 
 def test_bus_error() -> None:
     config = make(64, MemoryTiming(write_latency=4), 2)
-    bench = Bench(config)
-    r = dict.fromkeys(REGS, 0) | {
-        "MEM_ADDR": MEMORY - 24,
-        "MEM_ROW_STEP": 2**32 - 64,
-        "SRAM_BYTES": 4096,
-        "SRAM_ROW_STEP": 64,
-        "LENGTH": 40,
-        "COUNT": 0x10002,
-    }
-
-    async def run(ctx: Any) -> None:
-        await bench.configure(ctx, r)
-        _, _, cycles, error = await bench.operate(ctx)
-        assert error
-        assert not bench.check(r)
-        assert cycles == write_duration(config, Shape(r["MEM_ADDR"] % 4096, 2, 1, r["MEM_ROW_STEP"], 0, 40))
-        await bench.configure(ctx, {"MEM_ADDR": 4096})
-        assert not (await bench.operate(ctx))[3]
-
-    bench.simulate(run)
+    shared.check_bus_error(Bench(config), MEMORY - 24, write_duration)

@@ -11,7 +11,10 @@ import pytest
 
 from dovetail.flows.explore.results.sweep_results import Results
 from dovetail.flows.explore.space.design_space import Space, Workload
+from dovetail.flows.report.page import live
+from dovetail.flows.report.page.server import Server
 from dovetail.isa.config.resolved import Config
+from tests.flows.report.page.growing import Growing, served
 from tests.flows.report.page.synthetic import MANY_AXES, STUDY_AXES, results_of
 
 
@@ -27,6 +30,15 @@ def study() -> Results:
 def many() -> Results:
     """10,080 points."""
     return results_of(Space((Workload("zoo:mobilenet_v1"),), Config(), MANY_AXES, (), ("cycles", "pe")))
+
+
+@pytest.fixture
+def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of the sweep ``growing`` of the test's module, which reads the store whenever it is asked."""
+    monkeypatch.setattr(live, "LEAST_AGE", 0)
+    monkeypatch.setattr(live, "REST", 0)
+    with served(growing.path) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Self
 
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
@@ -11,6 +13,8 @@ from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Space
 from dovetail.flows.explore.store.recorder import Recorder
 from dovetail.flows.explore.store.result_store import Store
+from dovetail.flows.report.page.live import Live
+from dovetail.flows.report.page.server import Server
 from dovetail.isa.config.resolved import Config
 
 
@@ -67,3 +71,14 @@ class Growing:
     def finish(self) -> None:
         """The sweep has come to its end."""
         self._recorder.finish()
+
+
+@contextmanager
+def served(path: Path) -> Iterator[Server]:
+    """A server of the live page of a store, on a port of its own, until the end of the block."""
+    with Store(path) as store, Server(Live(store), "127.0.0.1", 0) as running:
+        thread = Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from os import utime
 from pathlib import Path
-from threading import Thread
 from time import time
 from typing import Any
 
@@ -15,9 +14,7 @@ from dovetail.flows.explore.pricing.cost import Cost
 from dovetail.flows.explore.pricing.evaluation import price
 from dovetail.flows.explore.space.design_space import Space, Workload
 from dovetail.flows.explore.store.database import StoreError
-from dovetail.flows.explore.store.result_store import Store
 from dovetail.flows.report.page import live
-from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
@@ -39,19 +36,6 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
     """A sweep that has begun and has no result yet."""
     with Growing(tmp_path / "results.sqlite", SPACE, price_of) as store:
         yield store
-
-
-@pytest.fixture
-def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server of it that reads the store whenever it is asked."""
-    monkeypatch.setattr(live, "LEAST_AGE", 0)
-    monkeypatch.setattr(live, "REST", 0)
-    with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
-        thread = Thread(target=running.serve_forever, args=(0.05,))
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
 
 
 @pytest.fixture

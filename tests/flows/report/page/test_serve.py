@@ -23,7 +23,7 @@ from dovetail.flows.report.page.live import Live
 from dovetail.flows.report.page.server import Server
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import DovetailError
-from tests.flows.report.page.growing import Growing
+from tests.flows.report.page.growing import Growing, served
 from tests.flows.report.page.synthetic import cost_of
 
 SPACE = Space((Workload("zoo:mobilenet_v2_block"),), Config(), {"bus": (32, 64, 128)}, objectives=("cycles", "pe"))
@@ -34,18 +34,6 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
     with Growing(tmp_path / "results.sqlite", SPACE, cost_of) as store:
         store.put([0, 2])
         yield store
-
-
-@pytest.fixture
-def server(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(live, "LEAST_AGE", 0)
-    monkeypatch.setattr(live, "REST", 0)
-    with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
-        thread = Thread(target=running.serve_forever, args=(0.05,))
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
 
 
 def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
@@ -294,9 +282,7 @@ def test_a_request_that_never_ends_is_ended(server: Server, monkeypatch: pytest.
 
 def test_more_connections_than_places(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "CONNECTIONS", 3)
-    with Store(growing.path) as store, Server(Live(store), "127.0.0.1", 0) as running:
-        thread = Thread(target=running.serve_forever, args=(0.05,))
-        thread.start()
+    with served(growing.path) as running:
         idle = [socket.create_connection(("127.0.0.1", running.server_address[1]), timeout=20) for _ in range(3)]
         try:
             while running._places._value:  # until all three have been taken in
@@ -310,5 +296,3 @@ def test_more_connections_than_places(growing: Growing, monkeypatch: pytest.Monk
         while running._places._value < 3:
             Event().wait(0.01)
         assert ask(running, "/")[0] == 200
-        running.shutdown()
-        thread.join()
