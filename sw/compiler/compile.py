@@ -11,7 +11,7 @@ from dovetail.isa.instructions.table import PAGE_WORDS, WORD_BYTES
 from dovetail.isa.parameters import Parameters
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.draft import Draft, plan
-from dovetail.sw.compiler.emit.lower import Packer, Segment
+from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
-from dovetail.sw.compiler.emit.lower import Packer, Segment
+from dovetail.sw.compiler.emit.lower import emit
+from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
@@ -285,7 +286,7 @@ class Draft:
             emitter = Emitter(self.partition.config, like, overtakes=overtakes)
             first = sum(len(segment.nodes) for segment in self.segments[:number])
             where, constants = self.where, self.constants.where
-            if not self.segments[number].emit(emitter, first, where, constants, self._later, limit):
+            if not emit(self.segments[number], emitter, first, where, constants, self._later, limit):
                 return None
             self._emitters[number] = emitter
         return emitter

@@ -14,7 +14,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.compiler.emit.hazards import Range
-from dovetail.sw.compiler.emit.words import Task, Transfer
+from dovetail.sw.compiler.emit.operations import Task, Transfer
 
 OVERHEAD = 16
 """Cycles between two operations of a unit: register writes and waits. For estimates only."""

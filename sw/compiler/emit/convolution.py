@@ -15,8 +15,8 @@ from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.operations import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.emit.weight_streams import Run, runs_of, starts_of
-from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, has_pairs, in_columns, sets_of, stripe_of

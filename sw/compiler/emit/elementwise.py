@@ -10,8 +10,8 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
 from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.operations import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
-from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir

@@ -13,7 +13,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
-from dovetail.sw.compiler.emit.words import Compute, Task, Transfer
+from dovetail.sw.compiler.emit.operations import Compute, Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir

@@ -13,7 +13,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
 from dovetail.sw.compiler.emit.beside import OVERHEAD, accesses_of
-from dovetail.sw.compiler.emit.words import Compute, Task, Transfer
+from dovetail.sw.compiler.emit.operations import Compute, Task, Transfer
 
 WINDOW = 24
 """So many tasks, in the order in which they come, are looked at to find the next one."""

@@ -12,8 +12,8 @@ from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.emit.arena import Arena, Room, check_padding, tiles
 from dovetail.sw.compiler.emit.elementwise import mode_of
+from dovetail.sw.compiler.emit.operations import Compute, Form, Task
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
-from dovetail.sw.compiler.emit.words import Compute, Form, Task
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir

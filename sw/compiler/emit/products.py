@@ -8,7 +8,7 @@ from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit import convolution, movement
 from dovetail.sw.compiler.emit.arena import Arena
-from dovetail.sw.compiler.emit.words import Task, Transfer
+from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.partition.in_place import InPlace
 from dovetail.sw.compiler.place import Place

@@ -13,8 +13,8 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction, mode_of
+from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
-from dovetail.sw.compiler.emit.words import Task, Transfer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.errors import CompileError

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dovetail.sw.compiler.emit.words import Task, Transfer
+from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.place import Place
 
 

@@ -8,8 +8,8 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.convolution import Area
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
+from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
-from dovetail.sw.compiler.emit.words import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.residency import TABLE, Extent

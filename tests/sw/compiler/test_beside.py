@@ -8,7 +8,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw.compiler.emit.beside import Order
-from dovetail.sw.compiler.emit.words import Compute, Form, Task, Transfer
+from dovetail.sw.compiler.emit.operations import Compute, Form, Task, Transfer
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.sw.compiler.test_scheduling import MEGABYTE, SMALL, WIDE, check

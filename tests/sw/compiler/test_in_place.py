@@ -13,9 +13,9 @@ from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import Program
 from dovetail.sw.compiler.draft import Draft, search
 from dovetail.sw.compiler.emit.beside import accesses_of
+from dovetail.sw.compiler.emit.operations import Task
 from dovetail.sw.compiler.emit.overlap import overlapped
 from dovetail.sw.compiler.emit.reach import bound_of, faults_of
-from dovetail.sw.compiler.emit.words import Task
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition

@@ -11,7 +11,8 @@ from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler import draft
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.hazards import races
-from dovetail.sw.compiler.emit.words import Compute, Emitter, Form, Task, Transfer
+from dovetail.sw.compiler.emit.operations import Compute, Form, Task, Transfer
+from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.residency import Plan, Work

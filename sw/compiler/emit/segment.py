@@ -1,0 +1,271 @@
+"""A segment: the nodes that run as one program, how each is cut, and which tensors stay in SRAM between them."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.isa.common.sizes import ceil_div, round_up
+from dovetail.sw.compiler.emit import convolution, pooling, products, rows
+from dovetail.sw.compiler.emit.hazards import Range
+from dovetail.sw.compiler.emit.stages import Stage, Stages, Wholes
+from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.outline import Partition
+from dovetail.sw.compiler.plan import residency, tiling
+from dovetail.sw.compiler.plan.cascades import Link
+from dovetail.sw.errors import CompileError
+from dovetail.sw.network import ir
+
+SHARE = 4
+"""What is loaded in one transfer takes at most one part in so many of a run of free banks."""
+PRODUCT_PIECES, LAST_PIECES = 2, 4
+"""Where variables are updated in place, tiles of a product's columns, and of the last layer's channels."""
+
+Packer = Callable[[], NDArray[np.uint8]]
+Constants = tuple[int, Packer]
+"""Bytes, and what makes them."""
+
+
+class Segment:
+    """The nodes that run as one program, how each is cut, and which of their tensors stay in SRAM.
+
+    Parameters
+    ----------
+    partition, options
+        What to compile, and for what.
+    nodes
+        Nodes that execute instructions, in order.
+    stored
+        Roots that must be in system memory, as somebody outside reads them.
+    resident
+        Whether tensors may stay in SRAM.
+    wide
+        Whether the tasks of many steps run beside each other (`overlapped`), which is for variables that are updated in
+        place. Then no step follows another one tile by tile.
+
+    Raises
+    ------
+    CompileError
+        A layer does not fit the configuration; names layer, rule and way out.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        options: Options,
+        nodes: Sequence[ir.Node],
+        stored: set[str],
+        *,
+        resident: bool,
+        wide: bool = False,
+    ) -> None:
+        config, graph, roots = partition.config, partition.graph, partition.roots
+        self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
+        self.layers, self.updates = partition.layers, partition.updates
+        self.outside = stored
+        self.wide = wide and any(isinstance(node, ir.Update) for node in nodes)
+        self._in_stages = Stages(partition)
+        together = resident and not self.wide
+        self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]
+        self.nodes = [node for stage in self.stages for node in stage.nodes]
+        apart = self.wide and bool(residency.apart_of(config))
+        updates: Wholes = products.readers_of_updates(config, graph, roots, self.layers, nodes) if apart else {}
+        works = [self._in_stages.work(stage, updates) for stage in self.stages]
+        sizes = {root: graph.tensors[root].size for root in roots.values()}
+        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident, apart=apart)
+        residents = self.plan.residents
+        self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
+        self.stored = {name for work in works for name in (*work.reads, work.writes)}
+        self.stored -= self.plan.residents.keys() - stored - self.plan.loaded.keys()
+        self.tilings: dict[str, tiling.Tiling] = {}
+        for number, stage in enumerate(self.stages):
+            if stage.head.name in self.layers:
+                try:
+                    chosen = tiling.choose(config, self.layers[stage.head.name], self.plan.space(number), options)
+                except CompileError as error:
+                    raise CompileError(f"layer {stage.head.name!r}: {error}") from None
+                if works[number].whole or together:
+                    chosen = self._cut_finer(number, chosen)
+                self.tilings[stage.head.name] = self._in_pieces(number, chosen) if apart else chosen
+
+    def _cut_finer(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
+        """Tiles of a layer that are small enough for the vector unit to work beside the array."""
+        stage, space = self.stages[number], self.plan.space(number)
+        layer = self.layers[stage.head.name]
+        if self.plan.works[number].whole:
+            most = self.plan.areas(number)[1][1] // 2 or layer.out_channels
+            cycles = self._in_stages.vector_cycles(stage.nodes[-1])
+            return by_channels(self.config, layer, chosen, space, cycles, most)
+        beside = self._beside(number)
+        return finer(self.config, layer, chosen, space, beside) if beside else chosen
+
+    def _in_pieces(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
+        """Where products share their records, those of a tile are all that is loaded, so tiles have fewer channels. Of
+        the last layer the array computes a tile while the next one's weights are loaded. Weights of others are loaded
+        far ahead, so in one transfer if they take little of the banks."""
+        layer, space = self.layers[self.stages[number].head.name], self.plan.space(number)
+        last = number == len(self.stages) - 1
+        pieces = LAST_PIECES if last else PRODUCT_PIECES if layer.mode == "matmul" else 1
+        most = round_up(ceil_div(layer.out_channels, pieces), layer.lanes(self.config))
+        first, banks = max(space.free, key=lambda run: run[1])
+        bank, plane = self.config.bank_bytes, layer.out_height * layer.out_width
+        size, whole = residency.layer_constants(self.config, layer), chosen.in_channels == layer.channels
+        inside = space.input_at is not None and space.output_at is not None
+        if layer.mode == "conv" and plane == 1 and inside and whole and SHARE * size <= banks * bank:
+            return replace(chosen, out_channels=most, weights_at=(first * bank,))
+        return replace(chosen, out_channels=min(chosen.out_channels, most))
+
+    def _beside(self, number: int) -> Beside | None:
+        """What the vector unit could do beside a layer of the array; None if there is nothing."""
+        if self.config.serial:
+            return None
+        works, stage = self.plan.works, self.stages[number]
+        follows = stage.tail or (stage.head if self.is_copied(number) else None)
+        tail = self._in_stages.vector_cycles(follows) if follows else 0
+        others, read = 0, False
+        if number + 1 < len(works) and works[number].writes in works[number + 1].reads:
+            behind = works[number + 1]
+            read = behind.array is not None
+            if behind.operand == works[number].writes:
+                others = self._in_stages.vector_cycles(self.stages[number + 1].nodes[-1])
+            elif not read and not self._is_global(self.stages[number + 1].head):
+                others = behind.cycles
+        if number and works[number - 1].writes in works[number].reads:
+            others = max(others, self._left(number - 1))
+        piece = min((size // 2 for _, size in self.plan.areas(number) if size), default=0)
+        return Beside(tail, others, read, piece) if tail or others else None
+
+    def _left(self, number: int) -> int:
+        """About the cycles of the vector unit for a stage that the array's work for it, or before it, does not hide."""
+        stage, work = self.stages[number], self.plan.works[number]
+        before = number if work.array else number - 1
+        tiling = self.tilings.get(self.stages[before].head.name) if before >= 0 else None
+        cycles = self._in_stages.vector_cycles(stage.nodes[-1]) if stage.tail or not work.array else 0
+        pieces = self.bands(number)
+        if work.array and tiling:
+            pieces = ceil_div(work.array.out_height, tiling.rows)
+        return max(cycles - (tiling.price if tiling else 0), cycles // pieces)
+
+    def needed_next(self, number: int) -> list[Range]:
+        """SRAM that the stage behind one takes, and that it must not wait for where the two can run side by side."""
+        if not self.is_beside(number):
+            return []
+        bank = self.config.bank_bytes
+        residents = self.plan.residents.values()
+        found = [(one.bank * bank, one.banks * bank) for one in residents if one.begin == number + 1]
+        return found + [area for area in self.plan.areas(number + 1) if area[1]]
+
+    def is_beside(self, number: int) -> bool:
+        """Whether the vector unit could work for a stage, or for the next one, while the array does for the other."""
+        works = self.plan.works
+        if number + 1 == len(works) or self.config.serial:
+            return False
+        work, behind = works[number : number + 2]
+        vector = not work.array or work.tail or self.is_copied(number)
+        return vector or not behind.array or (behind.tail and work.writes not in behind.reads[:1])
+
+    def _is_global(self, node: ir.Node) -> bool:
+        """Whether a node pools over all rows, so that it can begin only when the last one is there."""
+        return isinstance(node, pooling.Window) and self.graph.tensors[node.outputs[0]].nhwc[1] == 1
+
+    def is_copied(self, number: int) -> bool:
+        """Whether the results of a stage's tiles are copied to their place in SRAM."""
+        work = self.plan.works[number]
+        return work.copied and work.writes in self.plan.residents
+
+    def constants(self, node: ir.Node) -> Constants | None:
+        """What a node needs in system memory besides tensors."""
+        if isinstance(node, ir.Table):
+            return node.values.size, partial(_table, node)
+        if isinstance(node, ir.Rows):
+            return rows.table_bytes(self.config, node), partial(rows.constants_of, self.config, node)
+        if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
+            return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
+        return None
+
+    def form_of(self, node: ir.Node) -> Hashable:
+        """What a node's constants depend on besides the node."""
+        if (layer := self.layers.get(node.name)) is None:
+            return None
+        tiling = self.tilings[node.name]
+        return convolution.block_of(self.config, layer, tiling), tuple(convolution.passes_of(layer, tiling))
+
+    @property
+    def waits_for_stores(self) -> bool:
+        """Whether loads wait for rows that the program itself has stored."""
+        return any(isinstance(node, ir.Update) for node in self.nodes)
+
+    def links(self) -> list[Link]:
+        """What cascades could be made of, in order."""
+        found = []
+        for number, (stage, work) in enumerate(zip(self.stages, self.plan.works, strict=True)):
+            cycles = residency.layer_cycles(self.config, work.array) if work.array else 0
+            alone = self.tilings.get(stage.head.name) if not stage.tail else None
+            price = alone.price if alone else 0
+            found.append(Link(stage.nodes, cycles, price, work.constants, self.plan.free(number)))
+        return found
+
+    def least_operations(self, stage: Stage) -> int:
+        """The least number of operations of a stage: one for each of its tiles, and a load of each tile's weights."""
+        chosen = self.tilings.get(stage.head.name)
+        if chosen is None:
+            return 1
+        layer = self.layers[stage.head.name]
+        columns = chosen.columns or layer.out_width
+        pieces = ceil_div(layer.out_height, chosen.rows) * ceil_div(layer.out_width, columns)
+        return (pieces + 1) * ceil_div(layer.out_channels, chosen.out_channels)
+
+    @cached_property
+    def least_cycles(self) -> list[int]:
+        """Per stage, the least cycles from when the array has done all before it to the end of the program; 0 behind
+        the last.
+
+        The array computes all that time; or, when it begins with the stage, no more weights for it and for all behind
+        it are there than there is room for: the others come over the bus, each at least once.
+        """
+        bus, beats = self.config.bus_bytes, self.config.like_fixed.beat_cycles
+        found, behind, weights, room, loads = [0], 0, 0, 0, 0
+        for number in reversed(range(len(self.stages))):
+            name = self.stages[number].head.name
+            layer, chosen = self.layers.get(name), self.tilings.get(name)
+            array = tiling.array_cycles(self.config, layer, chosen) if layer and chosen else 0
+            behind = array + max(behind, loads if self._ends_before_next(number) else 0)
+            if layer and layer.mode != "matmul" and layer.terms == 1 == layer.repeats:
+                size = residency.layer_constants(self.config, layer)
+                weights, room = weights + size, min(room + min(size, self.plan.free(number)), self.config.sram)
+            loads = (weights - room) // bus * beats
+            found.append(max(behind, loads))
+        return found[::-1]
+
+    def _ends_before_next(self, number: int) -> bool:
+        """Whether the array is sure to have done all of a stage before it begins with the next one."""
+        if not self.is_beside(number):
+            return True
+        behind, stage = self.plan.works[number + 1], self.stages[number + 1]
+        layer, chosen = behind.array, self.tilings.get(stage.head.name)
+        if not layer or not chosen or behind.reads[:1] != (self.plan.works[number].writes,):
+            return False
+        whole = layer.height == layer.width == 1 and chosen.in_channels == layer.channels
+        return whole and not layer.separable  # each tile reads all that the stage makes
+
+    def bands(self, number: int) -> int:
+        """Into how many bands of rows a node of the vector unit is cut, so that it runs beside its neighbours."""
+        works = self.plan.works
+        beside = any(works[n].array for n in (number - 1, number + 1) if 0 <= n < len(works))
+        if not beside or self.config.serial:
+            return 1
+        node, more = self.stages[number].head, OVERHEAD
+        if isinstance(node, ir.Rows):  # its constants are read for every tile
+            channels = self.graph.tensors[node.outputs[0]].shape[-1]
+            once, twice = (rows.cycles_of(self.config, node, (count, channels)) for count in (1, 2))
+            more += 2 * once - twice
+        return max(isqrt(works[number].cycles // more), 1)
+
+
+def _table(node: ir.Table) -> NDArray[np.uint8]:
+    """The bytes of ACT_LUT's table, which is indexed by the operand's bits."""
+    return np.roll(np.ascontiguousarray(node.values).view(np.uint8).ravel(), 128)
