@@ -27,7 +27,7 @@ from dovetail.isa.timing.run import cycle_bound
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.compiler.emit.hazards import overwrites, races, transfer_rows
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import DATA_BYTES
+from dovetail.sw.random.programs.walks import DATA_BYTES
 from dovetail.sw.runtime.engine import Bytes, RunResult, run_registers
 
 LONG = 3_000_000

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Array, Layout, Shape
+from dovetail.sw.network.node_checks import check_node, require, same_pads, window_size
 from dovetail.sw.network.nodes import (
     FREE,
     AvgPool,
@@ -43,6 +43,7 @@ from dovetail.sw.network.nodes import (
     int8_terms,
     positions,
 )
+from dovetail.sw.network.tensor import Tensor
 
 __all__ = [
     "FREE",
@@ -80,53 +81,6 @@ __all__ = [
     "window_size",
 ]
 """This module is the whole representation: nodes are in a file of their own."""
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor between nodes.
-
-    Parameters
-    ----------
-    name: unique in the graph.
-    shape: sizes in elements, channels last; spatial tensors are (1, H, W, C).
-    scale: real value of one step, None where the tensor is not quantised.
-    zero_point: the integer that stands for 0.0 (0 where not quantised).
-    dtype: NumPy name of the element type: "int8" everywhere the accelerator is meant to touch.
-    """
-
-    name: str
-    shape: Shape
-    scale: np.float32 | None = None
-    zero_point: int = 0
-    dtype: str = "int8"
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of an element."""
-        return np.dtype(self.dtype).itemsize
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self.item_bytes
-
-    @property
-    def nhwc(self) -> tuple[int, int, int, int]:
-        """The shape seen by spatial nodes: (1, H, W, C), missing leading axes filled with ones."""
-        full = (1,) * (4 - len(self.shape)) + self.shape
-        if len(full) != 4 or full[0] != 1:
-            raise NetworkError(f"tensor {self.name!r} must be (1, H, W, C) or shorter, not {self.shape}")
-        return full[0], full[1], full[2], full[3]
-
-    def __str__(self) -> str:
-        quant = "" if self.scale is None else f" scale={self.scale:.6g} zero={self.zero_point}"
-        return f"{self.name}: {self.dtype}[{'x'.join(map(str, self.shape))}]{quant}"
 
 
 @dataclass(frozen=True)
@@ -202,20 +156,6 @@ def _shift(value: Array, offset: int) -> Array:
     return (value.astype(np.int16) + offset).astype(target)
 
 
-def window_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
-    """Output length of a sliding window over `size` elements with padding."""
-    return (size + before + after - (kernel - 1) * dilation - 1) // stride + 1
-
-
-def same_pads(size: int, reach: int, stride: int) -> tuple[int, int]:
-    """Padding before and after ``size`` elements, for size / stride results, rounded up; the smaller half is before.
-
-    ``reach``: elements from the first tap to the last.
-    """
-    total = max((-(-size // stride) - 1) * stride + reach - size, 0)
-    return total // 2, total - total // 2
-
-
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A network: its ports, tensors by name, and nodes in an order they can be executed in.
@@ -274,149 +214,33 @@ class Graph:
         defined = set(self.given)
         names: set[str] = set()
         for tensor_name, tensor in self.tensors.items():
-            _require(tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}")
-            _require(all(size > 0 for size in tensor.shape), tensor_name, f"shape must be positive, not {tensor.shape}")
+            require(tensor_name == tensor.name, tensor_name, f"table key must be its name, not {tensor.name!r}")
+            require(all(size > 0 for size in tensor.shape), tensor_name, f"shape must be positive, not {tensor.shape}")
             if tensor.dtype == "int8":
                 fits = -128 <= tensor.zero_point <= 127
-                _require(fits, tensor_name, f"zero point must be -128..127, not {tensor.zero_point}")
+                require(fits, tensor_name, f"zero point must be -128..127, not {tensor.zero_point}")
         for name in defined:
-            _require(name in self.tensors, name, "input tensor must be in the table, not missing")
+            require(name in self.tensors, name, "input tensor must be in the table, not missing")
         for node in self.nodes:
-            _require(node.name not in names, node.name, "node name must be unique, not used twice")
+            require(node.name not in names, node.name, "node name must be unique, not used twice")
             names.add(node.name)
             for name in node.inputs:
-                _require(name in defined, node.name, f"input {name!r} must be computed before its use")
+                require(name in defined, node.name, f"input {name!r} must be computed before its use")
             for name in node.outputs:
-                _require(name in self.tensors, node.name, f"output {name!r} must be in the tensor table")
-                _require(name not in defined, node.name, f"output {name!r} must be written once, not twice")
+                require(name in self.tensors, node.name, f"output {name!r} must be in the tensor table")
+                require(name not in defined, node.name, f"output {name!r} must be written once, not twice")
                 defined.add(name)
-            self._check_node(node)
+            check_node(node, self.tensors)
         for port in self.outputs:
-            _require(port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node")
+            require(port.tensor in defined, port.name, f"output tensor {port.tensor!r} must be computed by a node")
         for state in self.states:
-            _require(state.written in defined, state.name, f"state tensor {state.written!r} must be computed by a node")
+            require(state.written in defined, state.name, f"state tensor {state.written!r} must be computed by a node")
             before, after = self.tensors[state.read], self.tensors[state.written]
             fits = before.size == after.size and before.dtype == after.dtype
-            _require(fits, state.name, f"state must keep its size and element type, not go from {before} to {after}")
+            require(fits, state.name, f"state must keep its size and element type, not go from {before} to {after}")
             kept = state.initial.shape == before.shape and str(state.initial.dtype) == before.dtype
-            _require(
-                kept, state.name, f"initial state must be {before}, not {state.initial.dtype}{state.initial.shape}"
-            )
+            require(kept, state.name, f"initial state must be {before}, not {state.initial.dtype}{state.initial.shape}")
         return self
-
-    def _check_node(self, node: Node) -> None:
-        if isinstance(node, Host):
-            return
-        if isinstance(node, Update):
-            self._check_update(node)
-        ins = [self.tensors[name] for name in node.inputs[: 2 if isinstance(node, Update) else None]]
-        out = self.tensors[node.outputs[0]]
-        for tensor in [*ins, out]:
-            _require(tensor.dtype == "int8", node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
-        arity = 2 if isinstance(node, Elementwise | MatMul | Update) else 0 if isinstance(node, Constant) else 1
-        if isinstance(node, Move):
-            arity = len(node.copies)
-        _require(len(ins) == arity, node.name, f"{node.op} must have {arity} input(s), not {len(ins)}")
-        match node:
-            case Reshape():
-                _require(
-                    ins[0].size == out.size, node.name, f"reshape must keep {ins[0].size} elements, not {out.size}"
-                )
-                want = node.shape
-            case Elementwise():
-                shapes = sorted({tensor.shape for tensor in ins})
-                want = shapes[0] if len(shapes) == 1 else _broadcast(node, ins, out)
-            case Rescale() | Table():
-                one = isinstance(node, Table) or not node.absolute or node.below is None
-                _require(one, node.name, "a magnitude is never below zero: there must be one multiplier, not two")
-                want = ins[0].shape
-            case Softmax():
-                _require(len(node.exponentials) == 256, node.name, "there must be 256 exponentials")
-                want = ins[0].shape
-            case Norm():
-                count = node.records.mult.size
-                fits = ins[0].shape[-1] == count
-                _require(fits, node.name, f"rows must have {count} elements, not {ins[0].shape[-1]}")
-                want = ins[0].shape
-            case Constant():
-                want = node.value.shape
-            case Update():
-                want = ins[0].shape
-            case Move():
-                self._check_copies(node, ins, out)
-                want = out.shape
-            case MatMul():
-                want = _product_shape(node, ins[0].shape, ins[1].shape)
-            case _:
-                want = self._expected(node, ins[0])
-                _require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
-                return
-        _require(out.shape == want, node.name, f"output must be {want}, not {out.shape}")
-
-    def _check_update(self, node: Update) -> None:
-        _require(len(node.inputs) == 3, node.name, f"update must have 3 inputs, not {len(node.inputs)}")
-        state, rows, place = (self.tensors[name] for name in node.inputs)
-        whole = place.dtype in ("int32", "int64") and place.size == 1
-        _require(whole, node.name, f"the place of its rows must be one int32 or int64, not {place}")
-        alike = len(state.shape) == len(rows.shape) and 0 <= node.axis < len(rows.shape)
-        for k, (size, part) in enumerate(zip(state.shape, rows.shape, strict=False)):
-            alike &= size == part or (k == node.axis and size > part)
-        _require(alike, node.name, f"rows must be like {state.shape} but along axis {node.axis}, not {rows.shape}")
-
-    @staticmethod
-    def _check_copies(node: Move, ins: list[Tensor], out: Tensor) -> None:
-        moved = 0
-        for copy, tensor in zip(node.copies, ins, strict=True):
-            moved += prod(copy.sizes)
-            for start, steps, size in (
-                (copy.source, copy.source_steps, tensor.size),
-                (copy.target, copy.target_steps, out.size),
-            ):
-                last = start + sum((n - 1) * step for n, step in zip(copy.sizes, steps, strict=True))
-                _require(0 <= start <= last < size, node.name, f"copies must stay within {size} elements")
-        _require(moved == out.size, node.name, f"copies must fill {out.size} elements, not {moved}")
-
-    @staticmethod
-    def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool | Pad, source: Tensor) -> Shape:
-        """(1, H, W, C) of the output of a spatial node."""
-        _, height, width, channels = source.nhwc
-        if isinstance(node, Mean):
-            return 1, 1, 1, channels
-        _require(
-            0 <= min(node.pads) <= max(node.pads) <= 65535, node.name, f"padding must be 0..65535, not {node.pads}"
-        )
-        top, left, bottom, right = node.pads
-        if isinstance(node, Pad):
-            return 1, height + top + bottom, width + left + right, channels
-        out_channels, dilation = channels, (1, 1)
-        if isinstance(node, Conv | Depthwise):
-            dilation = node.dilation
-            clamp = (node.requant.lo, node.requant.hi)
-            _require(-128 <= clamp[0] <= clamp[1] <= 127, node.name, f"clamp must be within int8, not {clamp}")
-            out_channels = node.weights.shape[0] if isinstance(node, Conv) else node.weights.shape[2]
-            if node.rest is not None:
-                like = node.rest.dtype == np.int8 and node.rest.shape[1:] == node.weights.shape
-                _require(like, node.name, f"rest must be int8 arrays of shape {node.weights.shape}")
-            if isinstance(node, Conv):
-                seen = node.weights.shape[3] * node.groups
-                _require(seen == channels, node.name, f"weights must have {channels} input channels, not {seen}")
-                whole = out_channels % node.groups == 0
-                _require(whole, node.name, f"{out_channels} output channels must fall into {node.groups} groups")
-            else:
-                whole = out_channels % channels == 0
-                _require(whole, node.name, f"weights must have a multiple of {channels} channels, not {out_channels}")
-            _require(
-                node.bias.shape == (out_channels,),
-                node.name,
-                f"bias must have {out_channels} entries, not {node.bias.shape}",
-            )
-        _require(min(node.stride) > 0, node.name, f"stride must be positive, not {node.stride}")
-        return (
-            1,
-            window_size(height, node.kernel[0], node.stride[0], dilation[0], top, bottom),
-            window_size(width, node.kernel[1], node.stride[1], dilation[1], left, right),
-            out_channels,
-        )
 
     def macs(self, node: Node) -> int:
         """Multiply-accumulates of a node, padding included; 0 for anything but convolutions, matrix products and
@@ -481,25 +305,3 @@ def _details(node: Node) -> str:
             text += f" clamp [{node.requant.lo}, {node.requant.hi}]"
         return text
     return ""
-
-
-def _broadcast(node: Elementwise, ins: list[Tensor], out: Tensor) -> Shape:
-    """The shape of the result where an operand is repeated over rows or columns."""
-    a, b = (tensor.nhwc for tensor in ins)
-    fits = a[3] == b[3] and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
-    _require(fits, node.name, f"operands must have one shape, or one row or column, not {a} and {b}")
-    want = tuple(max(m, n) for m, n in zip(a, b, strict=True))
-    return out.shape if out.nhwc == want else want
-
-
-def _product_shape(node: MatMul, a: Shape, b: Shape) -> Shape:
-    _require(len(a) >= 2 and len(b) >= 2, node.name, f"operands must be matrices, not {a} and {b}")
-    depth, columns = b[:-3:-1] if node.transposed else b[-2:]
-    _require(a[-1] == depth, node.name, f"operands must have one inner size, not {a[-1]} and {depth}")
-    _require(a[:-2] == b[:-2], node.name, f"operands must be equally many matrices, not {a[:-2]} and {b[:-2]}")
-    return (*a[:-1], columns)
-
-
-def _require(condition: bool, where: str, rule: str) -> None:
-    if not condition:
-        raise NetworkError(f"{where!r}: {rule}")

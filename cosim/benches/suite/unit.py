@@ -23,7 +23,8 @@ from dovetail.cosim.benches.cores import (
     UnitScoreboard,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Op, Unit
-from dovetail.sw.random.programs.registers import DATA_BYTES, legal_registers, operations
+from dovetail.sw.random.programs.registers import legal_registers, operations
+from dovetail.sw.random.programs.walks import DATA_BYTES
 
 BASE = 4096
 """Of the system memory in which DMA operations work."""

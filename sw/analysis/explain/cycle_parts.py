@@ -73,7 +73,7 @@ def array_macs(config: Config, op: Op, view: View) -> int:
 
 
 def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
-    sets, height, width = sets_of(op, view), view["TILE", "height"], view["TILE", "width"]
+    sets = sets_of(op, view)
     machine = Depthwise.of(
         config,
         kh=view["GEOMETRY", "kh"],
@@ -84,46 +84,30 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
         int32=bool(view["MODE", "int32"]),
         columns=columns_of(config, op, view),
     )
-    blocks, most = view["BLOCKS", "count"], view["STRIPE", "pixels"]
-    lengths = Counter({most: width // most * height})
-    lengths[width % most] += height * (width % most > 0)
-    first, last = min(most, width), width % most or most
+    blocks, lengths = view["BLOCKS", "count"], _row_stripes(view)
     words = sets * ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     together = config.pixel_lanes
-    rows, records, least = sets * machine.rows, sets * config.oc_lanes, ACCUMULATE
+    rows, records = (0, 0) if free.weights else (sets * machine.rows, sets * config.oc_lanes)
+    least = 0 if free.steps else ACCUMULATE
 
     def passing(size: int) -> int:
         return 0 if free.steps else machine.passing(size)
 
     slots = blocks * machine.steps * sum(n * passing(size) for size, n in lengths.items())
-    macs = array_macs(config, op, view)
-    visits = blocks * machine.steps * machine.visits * view.pixels
-    used = blocks * machine.steps * sets * view.pixels // together
-    filled = macs // (together * config.oc_lanes * machine.taps)
-    multiply = macs * useful // config.macs_per_cycle
-    if free.steps:
-        slots = visits = used = filled = multiply = least = 0
-    if free.weights:
-        rows = records = 0
-
-    # (cycles that pass in a window, reads of weights and records in it) -> how many such windows
-    windows: Counter[tuple[int, int]] = Counter()
-    for size, count in lengths.items():
-        windows[passing(size), rows] += blocks * machine.steps * count
-    windows[passing(first), rows] -= blocks
-    windows[passing(first), rows + records] += blocks
-    ends = records if height * ceil_div(width, most) == machine.steps == 1 else 0
-    windows[passing(last), rows + ends] -= 1
-    windows[passing(last), ends] += 1
-    weights = sum(count * max(reads - passes, 0) for (passes, reads), count in windows.items())
-    turnaround = sum(count * max(least - max(window), 0) for window, count in windows.items())
+    visits = used = filled = multiply = old = 0
+    if not free.steps:
+        macs = array_macs(config, op, view)
+        visits = blocks * machine.steps * machine.visits * view.pixels
+        used = blocks * machine.steps * sets * view.pixels // together
+        filled = macs // (together * config.oc_lanes * machine.taps)
+        multiply = macs * useful // config.macs_per_cycle
+        turns = together - 1 + ACCUMULATE
+        old = blocks * words * sum(n * max(round_up(size, together), turns) for size, n in lengths.items() if size)
+    weights = turnaround = 0
+    for (size, reads), count in _depthwise_windows(view, machine.steps, rows, records).items():
+        weights += count * max(reads - passing(size), 0)
+        turnaround += count * max(least - max(passing(size), reads), 0)
     begins = max(rows, least)
-    old = (
-        blocks
-        * words
-        * sum(n * max(round_up(size, together), together - 1 + ACCUMULATE) for size, n in lengths.items() if size)
-    )
-    old = 0 if free.steps else old
     latency = CHECK + 1 + machine.fill + DRAIN
     return {
         "multiply": multiply,
@@ -139,63 +123,71 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
     }
 
 
+def _row_stripes(view: View) -> Counter[int]:
+    """Pixels of a stripe, which ends with its row -> how many."""
+    most, height, width = view["STRIPE", "pixels"], view["TILE", "height"], view["TILE", "width"]
+    lengths = Counter({most: width // most * height})
+    lengths[width % most] += height * (width % most > 0)
+    return lengths
+
+
+def _depthwise_windows(view: View, steps: int, rows: int, records: int) -> Counter[tuple[int, int]]:
+    """(pixels that pass in a window, reads of weights and records in it) -> how many; as of `_windows`."""
+    most, height, width = view["STRIPE", "pixels"], view["TILE", "height"], view["TILE", "width"]
+    first, last = min(most, width), width % most or most
+    blocks = view["BLOCKS", "count"]
+    windows: Counter[tuple[int, int]] = Counter()
+    for size, count in _row_stripes(view).items():
+        windows[size, rows] += blocks * steps * count
+    windows[first, rows] -= blocks
+    windows[first, rows + records] += blocks
+    ends = records if height * ceil_div(width, most) == steps == 1 else 0
+    windows[last, rows + ends] -= 1
+    windows[last, ends] += 1
+    return windows
+
+
+@dataclass(frozen=True)
+class _Pixels:
+    """How long pixels pass: ``together`` at once, in ``share`` reads of the input; ``free``: in no time."""
+
+    together: int
+    share: int
+    free: bool
+
+    def passing(self, pixels: int, visit: int) -> int:
+        """Cycles of so many pixels, each of which meets the weights of ``visit`` input blocks."""
+        return 0 if self.free else ceil_div(pixels, self.together) * max(self.share, visit)
+
+    def least(self, visit: int) -> int:
+        """Cycles of a window at least."""
+        return 0 if self.free else visit - 1 + ACCUMULATE
+
+
 def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
     row = INSTRUCTIONS[op]
     if row.depthwise:
         return _depthwise(config, op, view, duration, useful, free)
     pixels, steps, blocks = view.pixels, _steps(op, view), view["BLOCKS", "count"]
-    size = min(view["STRIPE", "pixels"], pixels)
-    stripes = ceil_div(pixels, size)
-    rest = pixels - (stripes - 1) * size
-    lanes = config.oc_lanes
-    words = ceil_div(4 * lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    rows = weight_rows(config, op, view)
+    rows, records = weight_rows(config, op, view), config.oc_lanes
     if row.matrix:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
-    records = lanes
-    together = config.pixel_lanes
-    share = group_reads(together, pairs=pairs_of(config, op, view))
     if free.weights:
         rows = records = 0
-
-    def passing(pixels: int, visit: int) -> int:
-        """Cycles of so many pixels, each of which meets the weights of ``visit`` input blocks."""
-        return 0 if free.steps else ceil_div(pixels, together) * max(share, visit)
-
-    def least(visit: int) -> int:
-        """Cycles of a window at least."""
-        return 0 if free.steps else visit - 1 + ACCUMULATE
-
-    # (pixels that pass in a window, input blocks of its step, reads of weights and records in it) -> how many
-    windows: Counter[tuple[int, int, int]] = Counter()
+    together = config.pixel_lanes
+    through = _Pixels(together, group_reads(together, pairs=pairs_of(config, op, view)), free.steps)
     held = _held(view)
-    for number, visit in enumerate(held):
-        reads = rows * held[(number + 1) % len(held)]  # the next step's, or that of the next tap, stripe or block
-        for size_, count in ((size, stripes - 1), (rest, 1)):
-            windows[size_, visit, reads] += blocks * count * view.taps
-    begins, ends = (size, held[0], rows * held[1 % len(held)]), (rest, held[-1], rows * held[0])
-    windows[begins] -= blocks
-    windows[*begins[:2], begins[2] + records] += blocks
-    last = records if stripes == view.taps == len(held) == 1 else 0
-    windows[*ends[:2], ends[2] + last] -= 1
-    windows[*ends[:2], last] += 1
-
     slots = busy = weights = turnaround = 0
-    for (pixels_, visit, reads), count in windows.items():
-        cycles = passing(pixels_, visit)
+    for (pixels_, visit, reads), count in _windows(view, held, rows, records).items():
+        cycles = through.passing(pixels_, visit)
         slots += count * cycles
         busy += count * min(cycles, ceil_div(pixels_, together) * visit)
         weights += count * max(reads - cycles, 0)
-        turnaround += count * max(least(visit) - max(cycles, reads), 0)
-    first = max(rows * held[0], least(1))
-    old = (
-        blocks
-        * words
-        * sum(
-            count * max(passing(pixels, together), least(together))
-            for pixels, count in ((size, stripes - 1), (rest, 1))
-        )
-    )
+        turnaround += count * max(through.least(visit) - max(cycles, reads), 0)
+    first = max(rows * held[0], through.least(1))
+    words = ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
+    old = sum(count * max(through.passing(size, together), through.least(together)) for size, count in _stripes(view))
+    old *= blocks * words
     macs = 0 if free.steps else array_macs(config, op, view)
     multiply = macs * useful // config.macs_per_cycle
     filled = macs // config.macs_per_cycle
@@ -213,6 +205,34 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
         "requantise": duration - (slots + turnaround + old + first + weights + latency),
         "array_latency": latency,
     }
+
+
+def _stripes(view: View) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(pixels, how many stripes have so many): of all but the last stripe, and of that one."""
+    size = min(view["STRIPE", "pixels"], view.pixels)
+    count = ceil_div(view.pixels, size)
+    return (size, count - 1), (view.pixels - (count - 1) * size, 1)
+
+
+def _windows(view: View, held: Sequence[int], rows: int, records: int) -> Counter[tuple[int, int, int]]:
+    """(pixels that pass in a window, input blocks of its step, reads of weights and records in it) -> how many.
+
+    ``held``: input blocks of each step; ``rows``: reads of weights for a block; ``records``: reads of them.
+    """
+    windows: Counter[tuple[int, int, int]] = Counter()
+    blocks = view["BLOCKS", "count"]
+    (size, before), (rest, _) = stripes = _stripes(view)
+    for number, visit in enumerate(held):
+        reads = rows * held[(number + 1) % len(held)]  # the next step's, or that of the next tap, stripe or block
+        for pixels, count in stripes:
+            windows[pixels, visit, reads] += blocks * count * view.taps
+    begins, ends = (size, held[0], rows * held[1 % len(held)]), (rest, held[-1], rows * held[0])
+    windows[begins] -= blocks
+    windows[*begins[:2], begins[2] + records] += blocks
+    last = records if before + 1 == view.taps == len(held) == 1 else 0
+    windows[*ends[:2], ends[2] + last] -= 1
+    windows[*ends[:2], last] += 1
+    return windows
 
 
 def _held(view: View) -> list[int]:

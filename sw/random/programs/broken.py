@@ -22,13 +22,9 @@ from dovetail.isa.instructions.table import (
 from dovetail.isa.timing.operations import Rule, rules_of
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler.emit.hazards import overwrites, races
+from dovetail.sw.random.programs.dma import contiguous
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish
-from dovetail.sw.random.programs.registers import (
-    DATA_BYTES,
-    MASK,
-    contiguous,
-    sequence,
-)
+from dovetail.sw.random.programs.walks import DATA_BYTES, MASK, sequence
 
 Words = list[int]
 

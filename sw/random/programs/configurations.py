@@ -8,7 +8,7 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, MAX_STRIPE, PIXEL_LANES, ConfigError
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import INSTRUCTIONS, Unit
-from dovetail.sw.random.programs.registers import with_rows
+from dovetail.sw.random.programs.accelerators import with_rows
 
 VECTOR_FEATURES = tuple(
     f for f in FEATURES if any((r.unit, r.feature) == (Unit.VECTOR, f) for r in INSTRUCTIONS.values())

@@ -30,19 +30,11 @@ from dovetail.isa.instructions.table import (
 )
 from dovetail.isa.timing.dma import Shape
 from dovetail.sw.compiler.emit.hazards import Tracker
-from dovetail.sw.random.programs.registers import (
-    DATA_BYTES,
-    MASK,
-    Registers,
-    contiguous,
-    dma_registers,
-    legal_registers,
-    norm_records,
-    operations,
-    sequence,
-    softmax_table,
-    weight_stream,
-)
+from dovetail.sw.random.programs.array import weight_stream
+from dovetail.sw.random.programs.dma import contiguous, dma_registers
+from dovetail.sw.random.programs.registers import legal_registers, operations
+from dovetail.sw.random.programs.vector import norm_records, softmax_table
+from dovetail.sw.random.programs.walks import DATA_BYTES, MASK, Registers, sequence
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, 
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.broken import bounded, illegal_program, settled
 from dovetail.sw.random.programs.legal import RandomProgram, build, finish
-from dovetail.sw.random.programs.registers import DATA_BYTES, MASK, legal_registers, operations, sequence
+from dovetail.sw.random.programs.registers import legal_registers, operations
+from dovetail.sw.random.programs.walks import DATA_BYTES, MASK, sequence
 
 Target = tuple[Op, Cause]
 

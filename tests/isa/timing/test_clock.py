@@ -10,8 +10,8 @@ from dovetail.isa.instructions.table import PAGE_WORDS, REGISTERS, Op, Unit, cfg
 from dovetail.isa.timing.core import engine
 from dovetail.isa.timing.operations import duration, rules_of
 from dovetail.isa.timing.run import time_program
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -17,9 +17,9 @@ from dovetail.isa.timing.core import engine, recurrence
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, Int64s
 from dovetail.isa.timing.timeline import Timeline
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 COMPILED = engine.library()
 

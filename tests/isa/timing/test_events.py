@@ -18,9 +18,9 @@ from dovetail.isa.timing.interconnect import DATA, TURN, WriteData
 from dovetail.isa.timing.jobs import AnyJob, HostJob, Job, spans
 from dovetail.isa.timing.run import work_of
 from dovetail.isa.timing.sequencer import as_words
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 COMPILED = engine.library()
 KINDS = tuple(ALL_KINDS)

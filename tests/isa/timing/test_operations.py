@@ -9,9 +9,9 @@ from dovetail.isa.instructions.checks import READS, View, check, claim, regions
 from dovetail.isa.instructions.table import Cause, Op, Unit
 from dovetail.isa.timing.operations import Operations, rules_of
 from dovetail.isa.timing.sequencer import as_words, front_end_faults
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.broken import illegal_program, operations_of
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 SEEDS = range(40)
 

@@ -32,9 +32,11 @@ from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import CHECK, END_TO_DONE, FIRST_ACTION, PAGE_READY, as_words, front_end_faults
 from dovetail.isa.timing.timeline import FETCH
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.broken import BREAKS, illegal_program
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import MASK, operations, random_config
+from dovetail.sw.random.programs.registers import operations
+from dovetail.sw.random.programs.walks import MASK
 
 FRONT_END = 4
 

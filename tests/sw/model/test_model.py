@@ -29,17 +29,12 @@ from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.model.accelerator import UNITS, Model
 from dovetail.sw.model.base import Sram, SystemMemory
 from dovetail.sw.model.dma import LoadModel
+from dovetail.sw.random.programs.accelerators import random_config
+from dovetail.sw.random.programs.array import weight_stream
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.random.programs.registers import (
-    DATA_BYTES,
-    legal_registers,
-    norm_records,
-    operations,
-    random_config,
-    softmax_table,
-    strange_registers,
-    weight_stream,
-)
+from dovetail.sw.random.programs.registers import legal_registers, operations, strange_registers
+from dovetail.sw.random.programs.vector import norm_records, softmax_table
+from dovetail.sw.random.programs.walks import DATA_BYTES
 from tests.norm import normed
 from tests.softmax import shares
 

@@ -14,9 +14,10 @@ from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Fault
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.model.accelerator import Model
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.broken import illegal_program, settled
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import operations, random_config
+from dovetail.sw.random.programs.registers import operations
 
 
 def run(program: RandomProgram) -> tuple[Cause, bytes]:

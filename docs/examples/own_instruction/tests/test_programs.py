@@ -26,7 +26,7 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, 
 from dovetail.isa.timing.run import time_program
 from dovetail.sw.random.programs.configurations import WHOLE
 from dovetail.sw.random.programs.legal import legal_program
-from dovetail.sw.random.programs.registers import vector_registers
+from dovetail.sw.random.programs.vector import vector_registers
 
 NAME = "own_instruction"
 CONFIG = WHOLE.replace(extensions=(NAME,))

@@ -14,8 +14,8 @@ from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.sequencer import END_TO_DONE
 from dovetail.isa.timing.timeline import Timeline
 from dovetail.sw.analysis.explain.events import critical_path, events_of, times_of
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 PROGRAMS = 40
 

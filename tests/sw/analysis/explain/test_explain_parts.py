@@ -20,7 +20,8 @@ from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.analysis.explain.causes import CAUSES
 from dovetail.sw.analysis.explain.cycle_parts import Parts, array_macs, parts_of
-from dovetail.sw.random.programs.registers import legal_registers, operations, random_config
+from dovetail.sw.random.programs.accelerators import random_config
+from dovetail.sw.random.programs.registers import legal_registers, operations
 
 STEPS = ("multiply", "input_lanes", "output_lanes", "pixel_lanes", "input_reads")
 FREES = [Free(*flags) for flags in product((False, True), repeat=3)]

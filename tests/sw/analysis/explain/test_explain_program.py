@@ -18,8 +18,8 @@ from dovetail.isa.timing.timeline import FETCH, Timeline
 from dovetail.sw.analysis.explain.causes import NOTHING_FREE, RESOURCES, Resource, fastest
 from dovetail.sw.analysis.explain.cycle_parts import parts_of
 from dovetail.sw.analysis.explain.program import ExplainedProgram
+from dovetail.sw.random.programs.accelerators import random_config
 from dovetail.sw.random.programs.legal import RandomProgram, legal_program
-from dovetail.sw.random.programs.registers import random_config
 
 
 @dataclass
