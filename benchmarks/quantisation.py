@@ -7,7 +7,7 @@ minutes. The transformer's weights are random (`keyword_transformer.py`).
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -183,9 +183,14 @@ def main() -> None:
         print(line, flush=True)
         lines.append(line)
     if arguments.page:
-        before, _, rest = arguments.page.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        write_atomically(arguments.page, "\n".join([before + BEGIN, *lines, END]) + after)
+        replace_table(arguments.page, BEGIN, END, lines)
+
+
+def replace_table(page: Path, begin: str, end: str, lines: Sequence[str]) -> None:
+    """Put lines into a page, between two marks that are in it."""
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    write_atomically(page, "\n".join([before + begin, *lines, end]) + after)
 
 
 if __name__ == "__main__":
