@@ -37,7 +37,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         geometry = unpack(unit, "GEOMETRY", values["GEOMETRY"]) | {"kh": kernel[0], "kw": kernel[1]}
         values["GEOMETRY"] = pack(unit, "GEOMETRY", **geometry)
     output(rng, config, unit, values, count, last, lanes, row.output_bytes)
-    values |= _operand_b(rng, op, values, read, lanes * count)
+    b_bytes, b_y, b_x = _operand_b(rng, op, values, read, lanes * count)
     taps = rng.choice((kh * kw, rng.randint(1, 100)))
     magic, shift = average_magic(taps)
     onnx = rng.random() < 0.5
@@ -53,7 +53,9 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
             subtract=rng.randint(0, 1),
         ),
         "B_ADDR": rng.randrange(config.sram),
-        "B_BYTES": max(1, values["B_BYTES"] - rng.choice((0, 0, rng.randint(0, 40)))),
+        "B_BYTES": max(1, b_bytes - rng.choice((0, 0, rng.randint(0, 40)))),
+        "B_Y_STEP": b_y,
+        "B_X_STEP": b_x,
         "B_ZERO": pack(unit, "B_ZERO", zero_b=rng.randint(-128, 127)),
         "A_MULT": random_multiplier(rng, onnx)[0],
         "B_MULT": random_multiplier(rng, onnx)[0],
@@ -76,8 +78,11 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     return values
 
 
-def _operand_b(rng: random.Random, op: Op, values: Registers, read: int, channels: int) -> Registers:
-    """Steps of operand B, and its bytes at most, or those of a table or of records; ``read``: bytes of a pixel."""
+def _operand_b(rng: random.Random, op: Op, values: Registers, read: int, channels: int) -> tuple[int, int, int]:
+    """(bytes of operand B at most, or of a table or of records; bytes between its rows; between its pixels).
+
+    ``read``: bytes of a pixel.
+    """
     row = INSTRUCTIONS[op]
     height, width = values["TILE"] & 0xFFFF, values["TILE"] >> 16
     b_x = rng.choice((read, read, read + rng.randint(1, 5), 0))
@@ -88,7 +93,7 @@ def _operand_b(rng: random.Random, op: Op, values: Registers, read: int, channel
     if row.looks_up:
         b_bytes = row.table_bytes
         b_bytes = rng.choice((b_bytes, b_bytes, b_bytes, rng.randint(1, b_bytes + 44)))
-    return {"B_BYTES": b_bytes, "B_Y_STEP": b_y, "B_X_STEP": b_x}
+    return b_bytes, b_y, b_x
 
 
 def _softmax(rng: random.Random, n: int) -> Registers:
