@@ -26,7 +26,7 @@ from dovetail.sw.host.onnx_session import Session
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.float_network import FloatGraph
 from dovetail.sw.quantise.parameters import Range
-from dovetail.sw.quantise.plan import has_weights
+from dovetail.sw.quantise.patterns import has_weights
 from dovetail.sw.quantise.samples import checked
 from dovetail.sw.quantise.scheme import Scheme
 

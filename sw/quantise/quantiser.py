@@ -19,7 +19,8 @@ from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, set_apart, weights
-from dovetail.sw.quantise.plan import Masked, Plan, masked, picks_rows, plan
+from dovetail.sw.quantise.patterns import Masked, masked, picks_rows
+from dovetail.sw.quantise.plan import Plan, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
 
 _NOTHING = 16.0

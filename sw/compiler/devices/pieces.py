@@ -18,7 +18,7 @@ from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code, emit
 from dovetail.sw.compiler.devices.shares import Share
 from dovetail.sw.compiler.draft import Draft, plan
-from dovetail.sw.compiler.emit import convolution
+from dovetail.sw.compiler.emit import array_layer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.place import Given
@@ -84,7 +84,7 @@ class Prices:
         graph, array = share.graph, 0
         for node in graph.nodes:
             if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
-                array += layer_cycles(config, convolution.layer_of(config, graph, node))
+                array += layer_cycles(config, array_layer.layer_of(config, graph, node))
         loads = sum(graph.tensors[name].bytes for name in share.reads) + sum(node.weight_bytes for node in graph.nodes)
         stores = sum(graph.tensors[name].bytes for name in share.writes)
         bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.like_fixed.beat_cycles

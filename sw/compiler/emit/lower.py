@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from dovetail.sw.compiler.emit import convolution, elementwise, movement, pooling, products, rows
+from dovetail.sw.compiler.emit import array_layer, convolution, elementwise, movement, pooling, products, rows
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.beside import Order
 from dovetail.sw.compiler.emit.convolution import Follower
@@ -99,7 +99,7 @@ class _Lowering:
 
     def _convolution(self, node: ir.Conv | ir.Depthwise, stage: Stage, number: int, index: int) -> Iterator[Task]:
         config, layer = self.config, self.segment.layers[node.name]
-        cut = convolution.spread(config, layer, self.segment.tilings[node.name], self.plan.space(number), self.arena)
+        cut = array_layer.spread(config, layer, self.segment.tilings[node.name], self.plan.space(number), self.arena)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])
         tail: Follower | None = None
         if stage.tail:

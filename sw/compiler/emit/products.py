@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dovetail.isa.common.sizes import round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.emit import convolution, movement
+from dovetail.sw.compiler.emit import array_layer, convolution, movement
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
@@ -85,7 +85,7 @@ class Products:
         count = tensors[0].size // sizes[0]
         # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
         ahead = count if layer.height <= config.oc_lanes else 1
-        cut, start = convolution.spread(config, layer, self.tiling, space, arena, ahead), None
+        cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
         if rows:
             records = round_up(records_of(config, layer), config.word_bytes)
             (at,) = arena.slots(apart_of(config), records + rows.size, 1)

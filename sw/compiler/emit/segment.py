@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.sw.compiler.emit import convolution, pooling, products, rows
+from dovetail.sw.compiler.emit import array_layer, pooling, products, rows
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.stages import Stage, Stages, Wholes
 from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer
@@ -184,7 +184,7 @@ class Segment:
         if isinstance(node, ir.Rows):
             return rows.table_bytes(self.config, node), partial(rows.constants_of, self.config, node)
         if isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
-            return convolution.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
+            return array_layer.constants_of(self.config, node, self.layers[node.name], self.tilings[node.name])
         return None
 
     def form_of(self, node: ir.Node) -> Hashable:
@@ -192,7 +192,7 @@ class Segment:
         if (layer := self.layers.get(node.name)) is None:
             return None
         tiling = self.tilings[node.name]
-        return convolution.block_of(self.config, layer, tiling), tuple(convolution.passes_of(layer, tiling))
+        return array_layer.block_of(self.config, layer, tiling), tuple(array_layer.passes_of(layer, tiling))
 
     @property
     def waits_for_stores(self) -> bool:

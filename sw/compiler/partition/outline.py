@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.emit.convolution import layer_of
+from dovetail.sw.compiler.emit.array_layer import layer_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut

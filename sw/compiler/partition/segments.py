@@ -10,7 +10,7 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.norm import NORM_COLUMNS
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import MAX_LEVELS, TFLITE_COLUMNS
-from dovetail.sw.compiler.emit import convolution, elementwise, pooling, rows
+from dovetail.sw.compiler.emit import array_layer, elementwise, pooling, rows
 from dovetail.sw.compiler.emit.arena import Arena, check_padding
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import updates_in_place
@@ -62,7 +62,7 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
     depthwise = "native"."""
     if not isinstance(node, ir.Conv | ir.Depthwise) or node.rest is None:
         return None
-    grouped = convolution.layer_of(config, graph, node).mode == "grouped"
+    grouped = array_layer.layer_of(config, graph, node).mode == "grouped"
     return "weights minus their zero point must fit int8 here" if grouped else None
 
 
@@ -172,7 +172,7 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
     try:
         match node:
             case ir.Conv() | ir.Depthwise() | ir.MatMul():
-                layer = convolution.layer_of(config, graph, node)
+                layer = array_layer.layer_of(config, graph, node)
                 tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
             case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
                 next(pooling.pool_tasks(config, 0, graph, node, place, place, space, arena))

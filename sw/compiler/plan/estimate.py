@@ -13,18 +13,9 @@ from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.dma import ADDRESS, BOUNDARY, MAX_BURST
 from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.plan.array_time import repeated_cycles, tile_cycles
 from dovetail.sw.compiler.plan.grid import Cut, Cuts, Grid, cut
-from dovetail.sw.compiler.plan.schedule import (
-    Flags,
-    Ints,
-    Number,
-    Space,
-    Tiling,
-    repeated_cycles,
-    tile_bytes,
-    tile_cycles,
-    window,
-)
+from dovetail.sw.compiler.plan.schedule import Flags, Ints, Number, Space, Tiling, tile_bytes, window
 
 OVERHEAD = 12
 """Cycles between two operations of a unit: register writes and waits. For estimates only."""

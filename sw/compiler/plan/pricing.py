@@ -5,7 +5,7 @@ import numpy as np
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.compiler.emit import convolution
+from dovetail.sw.compiler.emit import array_layer, convolution
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
@@ -39,7 +39,7 @@ def within(config: Config, layer: ConvLayer, space: Space, tiling: Tiling, limit
         source = Place(ACTIVATIONS[number], space.input_at, layer.channels)
         memory = ACTIVATIONS[number + 1] if space.output_at is None else None
         target = Place(memory, space.output_at, layer.out_channels)
-        cut = convolution.spread(config, layer, tiling, space, emitter.arena)
+        cut = array_layer.spread(config, layer, tiling, space, emitter.arena)
         code = convolution.ConvCode(config, layer, cut, _REQUANT, number, source, target, WEIGHTS, matrix)
         emitter.add(code.tasks())
         array = emitter.array_cycles

@@ -13,7 +13,7 @@ from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.arena import Arena, Room, Runs
 from dovetail.sw.compiler.layer import ConvLayer
-from dovetail.sw.compiler.plan import schedule
+from dovetail.sw.compiler.plan import array_time, schedule
 from dovetail.sw.compiler.plan.smaller import Residents
 
 EXPOSED = 8
@@ -81,14 +81,14 @@ class Work:
 def layer_cycles(config: Config, layer: ConvLayer) -> int:
     """About the cycles of a whole layer on the array."""
     extent = layer.extent(layer.out_height, layer.out_width)
-    stripe = schedule.longest_stripe(config, layer)
+    stripe = array_time.longest_stripe(config, layer)
     groups = layer.out_channels // layer.group[1] if layer.mode == "grouped" else 1
 
     def one(channels: int) -> int:
-        return schedule.array_cycles(config, layer, extent, layer.out_channels, channels, stripe)
+        return array_time.array_cycles(config, layer, extent, layer.out_channels, channels, stripe)
 
     more = (layer.terms - 1) * one(layer.span[1]) if layer.terms > 1 else 0
-    return groups * one(layer.channels) + more + schedule.repeated_cycles(config, layer, extent)
+    return groups * one(layer.channels) + more + array_time.repeated_cycles(config, layer, extent)
 
 
 @lru_cache(maxsize=4096)

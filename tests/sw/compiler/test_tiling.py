@@ -17,21 +17,12 @@ from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
-from dovetail.sw.compiler.emit import convolution
+from dovetail.sw.compiler.emit import array_layer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.plan import candidates, pricing, schedule_cache, tiling
-from dovetail.sw.compiler.plan.schedule import (
-    Buffers,
-    Space,
-    Tiling,
-    array_cycles,
-    buffer_bytes,
-    equal_stripe,
-    fits,
-    place,
-    stripe_of,
-)
+from dovetail.sw.compiler.plan.array_time import array_cycles, equal_stripe, stripe_of
+from dovetail.sw.compiler.plan.schedule import Buffers, Space, Tiling, buffer_bytes, fits, place
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Layout
 from dovetail.sw.random.networks import RandomNet
@@ -117,7 +108,7 @@ def test_the_price_is_half_of_what_two_runs_take(
     graph = twice(size, channels, kernel)
     node = graph.nodes[0]
     assert isinstance(node, ir.Conv)
-    layer = convolution.layer_of(config, graph, node)
+    layer = array_layer.layer_of(config, graph, node)
     plan = tiling.choose(config, layer, Space.whole(config), Options())
     (timeline,) = CompiledNetwork(generate(graph, config, Options(keep_tensors=True))).report().timeline
     operations = ~timeline.is_fetch

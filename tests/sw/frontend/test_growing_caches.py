@@ -21,7 +21,7 @@ from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, float_model
-from dovetail.sw.quantise.plan import Masked, masked
+from dovetail.sw.quantise.patterns import Masked, masked
 from dovetail.sw.quantise.quantiser import apply
 from dovetail.sw.quantise.samples import FileSamples, Steps, without_states
 from dovetail.sw.quantise.scheme import Scheme
