@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,7 @@ def _tokens(text: str) -> list[int]:
 def run(args: argparse.Namespace) -> Report:
     """Run the command."""
     clock, words = clock_of(args), Vocabulary.read(args.vocabulary) if args.vocabulary else None
-    if args.prompt and words is None:
-        raise NetworkError("--prompt must come with --vocabulary; give tokens without: --tokens 1,403,407")
-    if args.count < 1:
-        raise NetworkError(f"--count must be at least 1, not {args.count}")
-    if args.chart and (args.chart.suffix not in _CHARTS or args.engine == "board"):
-        raise NetworkError(f"--chart must be a file .png or .svg, and of the model or the RTL, not {args.chart}")
+    _check(args)
     compiled = compiled_of(args)
     with engine_of(args, compiled.config, compiled.code.memory_bytes) as engine:
         decoder = Decoder(compiled, engine)
@@ -79,12 +74,7 @@ def run(args: argparse.Namespace) -> Report:
     host = report.host_work.at(clock)
     rate = len(steps) * clock / (sum(cycles) + host * len(steps)) if clock else None
     if args.chart:
-        from dovetail.flows.report.charts.tokens import chart
-        from dovetail.flows.report.pictures.render import draw, figure_bytes  # matplotlib takes half a second
-
-        about = f"accelerator {compiled.config.array}; the host's share, {si(host)} cycles (an estimate), is not shown"
-        figure = draw(chart(kinds, f"{compiled.graph.name}: cycles of a token", about))
-        write_together({args.chart: figure_bytes(figure, args.chart.suffix[1:])})
+        _draw(args.chart, compiled, kinds, host)
     data: dict[str, Any] = describe(compiled, clock)
     data |= {
         "engine": args.engine,
@@ -112,6 +102,26 @@ def run(args: argparse.Namespace) -> Report:
         lines.append(f"chart        {args.chart}")
         data["chart"] = str(args.chart)
     return Report(data, [*([layer_table(report, clock)] if args.layers else []), *lines])
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check the options before anything takes time. Raises NetworkError."""
+    if args.prompt and args.vocabulary is None:
+        raise NetworkError("--prompt must come with --vocabulary; give tokens without: --tokens 1,403,407")
+    if args.count < 1:
+        raise NetworkError(f"--count must be at least 1, not {args.count}")
+    if args.chart and (args.chart.suffix not in _CHARTS or args.engine == "board"):
+        raise NetworkError(f"--chart must be a file .png or .svg, and of the model or the RTL, not {args.chart}")
+
+
+def _draw(path: Path, compiled: CompiledNetwork, kinds: Mapping[str, Sequence[int]], host: int) -> None:
+    """Write the picture of a token's cycles, by position; ``host``: cycles of the host."""
+    from dovetail.flows.report.charts.tokens import chart
+    from dovetail.flows.report.pictures.render import draw, figure_bytes  # matplotlib takes half a second
+
+    about = f"accelerator {compiled.config.array}; the host's share, {si(host)} cycles (an estimate), is not shown"
+    figure = draw(chart(kinds, f"{compiled.graph.name}: cycles of a token", about))
+    write_together({path: figure_bytes(figure, path.suffix[1:])})
 
 
 def _written(

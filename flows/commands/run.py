@@ -2,7 +2,9 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,7 @@ from dovetail.flows.system.run import run_on_system
 from dovetail.isa.common.files import write_together
 from dovetail.sw.analysis.dump import INDEX, write_dump
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, Result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,12 +91,9 @@ def run(args: argparse.Namespace) -> Report:
         name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in results[0].outputs.items()
     }
     text = [layer_table(compiled.report(), clock)] if args.layers else []
-    rate = f"{len(samples)} in {seconds:.2f} s on engine {args.engine}"
-    if args.engine == "rtl" and seconds:
-        rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
     if args.layers and energy:
         text.append(energy_table(energy))
-    lines = [summary(compiled, clock), energy_text(energy), f"samples      {rate}"]
+    lines = [summary(compiled, clock), energy_text(energy), f"samples      {_rate(args.engine, results, seconds)}"]
     told, values = describe_board(engine, compiled, results[0].cycles)
     lines += told
     data |= values
@@ -103,6 +103,27 @@ def run(args: argparse.Namespace) -> Report:
         wrong = [name for name, value in held if name not in made or not np.array_equal(made[name], value)]
         data["sample_equal"], code = not wrong, int(bool(wrong))
         lines.append(f"sample       {'DIFFERENT in ' + ', '.join(wrong) if wrong else 'EQUAL to the one in the file'}")
+    _write(args, compiled, results, batch, clock, data, lines)
+    return Report(data, [*text, *lines], code)
+
+
+def _rate(engine: str, results: Sequence[Result], seconds: float) -> str:
+    rate = f"{len(results)} in {seconds:.2f} s on engine {engine}"
+    if engine == "rtl" and seconds:
+        rate += f" ({sum(result.cycles for result in results) / seconds / 1e6:.2f} M cycles/s)"
+    return rate
+
+
+def _write(
+    args: argparse.Namespace,
+    compiled: CompiledNetwork,
+    results: Sequence[Result],
+    batch: bool,
+    clock: float | None,
+    data: dict[str, Any],
+    lines: list[str],
+) -> None:
+    """Write what the options want, and add it to ``data`` and ``lines``; ``clock`` in Hz."""
     # Nothing is written before all that can fail has been done.
     history = draw_history(args, compiled, results[0].timeline, clock)
     files: dict[Path, bytes | str] = {getattr(args, name): content for name, content in history.items()}
@@ -118,4 +139,3 @@ def run(args: argparse.Namespace) -> Report:
     for name in history:
         data[name] = str(getattr(args, name))
         lines.append(f"{name:<13}{data[name]}")
-    return Report(data, [*text, *lines], code)

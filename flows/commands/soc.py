@@ -1,6 +1,7 @@
 """Run an inference on a simulated SoC, from reset to result: RISC-V processor, accelerator and memory in RTL."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from dovetail.isa.common.build_cache import default_cache
 from dovetail.isa.common.files import write_together
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.runtime.clock import time_text
+from dovetail.sw.runtime.compiled_network import CompiledNetwork
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,49 +59,7 @@ def run(args: argparse.Namespace) -> Report:
     found = run_inference(compiled, sample, cache=default_cache(), limit=args.limit, waves=args.waves)
     expected = compiled.run(sample).outputs
     wrong = [name for name, value in expected.items() if not np.array_equal(found.outputs[name], value)]
-    rows = [
-        (step.name, f"{step.cycles:,}", f"{step.end:,}", *([time_text(step.end, clock)] if clock else []))
-        for step in found.steps
-    ]
-    late = [">time"] if clock else []
-    speed = found.run.cycles / found.run.seconds / 1e6
-    inference = found.accelerator + found.host
-    host = compiled.report().host_work
-    start_up = host.cost.start_up(found.weights_bytes, compiled.code.memory_bytes)
-    lines = [
-        f"reset        to result: {found.cycles:,} cycles, {found.start_up:,} of them before the inference",
-        f"inference    {inference:,} cycles: accelerator {found.accelerator:,}, host {found.host:,}",
-        f"accelerator  {_accelerator(found)}",
-        f"start-up     {found.start_up:,} cycles; {_estimated(start_up, found.start_up)}",
-        f"host         {found.host:,} cycles; {_estimated(host.cycles, found.host)}: {host.basis}",
-        f"outputs      {'DIFFERENT from the model in ' + ', '.join(wrong) if wrong else 'EQUAL to those of the model'}",
-        f"speed        {speed:.2f} M cycles/s, {found.run.seconds:.1f} s",
-    ]
-    data: dict[str, Any] = {
-        "network": compiled.graph.name,
-        "config": compiled.config.to_dict(),
-        "config_hash": f"{compiled.config.hash:016x}",
-        "cycles": found.cycles,
-        "start_up_cycles": found.start_up,
-        "accelerator_cycles": found.accelerator,
-        "host_cycles": found.host,
-        "host_estimate": host.to_dict(),
-        "start_up_estimate": start_up,
-        "steps": [{"name": step.name, "start": step.start, "end": step.end} for step in found.steps],
-        "segments": [
-            {
-                "start": segment.run.origin,
-                "cycles": segment.run.cycles,
-                "predicted_cycles": segment.predicted and segment.predicted.cycles,
-                "different": segment.different,
-                "processor_bursts": segment.run.bursts,
-            }
-            for segment in found.segments
-        ],
-        "equal": not wrong,
-        "different_outputs": wrong,
-        "seconds": found.run.seconds,
-    }
+    lines, data = _lines(compiled, found, wrong), _data(compiled, found, wrong)
     files: dict[Path, bytes | str] = {}
     if args.timeline:
         files[args.timeline] = soc_trace(compiled, found, clock)
@@ -113,8 +73,63 @@ def run(args: argparse.Namespace) -> Report:
     if args.waves:
         data["waves"] = str(args.waves)
         lines.append(f"waves        {args.waves}")
+    rows = [
+        (step.name, f"{step.cycles:,}", f"{step.end:,}", *([time_text(step.end, clock)] if clock else []))
+        for step in found.steps
+    ]
+    late = [">time"] if clock else []
     table = new_table("The host's steps", ("step", ">cycles", ">until cycle", *late), rows)
     return Report(data, [table, *lines], int(bool(wrong)))
+
+
+def _start_up(compiled: CompiledNetwork, found: SocInference) -> int | None:
+    """Cycles before the inference, estimated; None where there is no estimate."""
+    return compiled.report().host_work.cost.start_up(found.weights_bytes, compiled.code.memory_bytes)
+
+
+def _lines(compiled: CompiledNetwork, found: SocInference, wrong: Sequence[str]) -> list[str]:
+    """What is printed of a run; ``wrong``: outputs that differ from the model's."""
+    host, inference = compiled.report().host_work, found.accelerator + found.host
+    start_up = _estimated(_start_up(compiled, found), found.start_up)
+    speed = found.run.cycles / found.run.seconds / 1e6
+    return [
+        f"reset        to result: {found.cycles:,} cycles, {found.start_up:,} of them before the inference",
+        f"inference    {inference:,} cycles: accelerator {found.accelerator:,}, host {found.host:,}",
+        f"accelerator  {_accelerator(found)}",
+        f"start-up     {found.start_up:,} cycles; {start_up}",
+        f"host         {found.host:,} cycles; {_estimated(host.cycles, found.host)}: {host.basis}",
+        f"outputs      {'DIFFERENT from the model in ' + ', '.join(wrong) if wrong else 'EQUAL to those of the model'}",
+        f"speed        {speed:.2f} M cycles/s, {found.run.seconds:.1f} s",
+    ]
+
+
+def _data(compiled: CompiledNetwork, found: SocInference, wrong: Sequence[str]) -> dict[str, Any]:
+    """The same as an object."""
+    return {
+        "network": compiled.graph.name,
+        "config": compiled.config.to_dict(),
+        "config_hash": f"{compiled.config.hash:016x}",
+        "cycles": found.cycles,
+        "start_up_cycles": found.start_up,
+        "accelerator_cycles": found.accelerator,
+        "host_cycles": found.host,
+        "host_estimate": compiled.report().host_work.to_dict(),
+        "start_up_estimate": _start_up(compiled, found),
+        "steps": [{"name": step.name, "start": step.start, "end": step.end} for step in found.steps],
+        "segments": [
+            {
+                "start": segment.run.origin,
+                "cycles": segment.run.cycles,
+                "predicted_cycles": segment.predicted and segment.predicted.cycles,
+                "different": segment.different,
+                "processor_bursts": segment.run.bursts,
+            }
+            for segment in found.segments
+        ],
+        "equal": not wrong,
+        "different_outputs": list(wrong),
+        "seconds": found.run.seconds,
+    }
 
 
 def _check(args: argparse.Namespace) -> None:
