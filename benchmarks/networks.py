@@ -227,6 +227,8 @@ quantised with random inputs; those of `zoo` are built in.
 - *over roofline*: cycles over max(MACs / multipliers, least bytes / bus width); *DRAM*: bytes moved over the least
   possible (inputs, outputs and weights once); *peak SRAM*: the most that holds something still to be read; *compile*:
   processor time.
+- No configuration of this page has SOFTMAX or NORM, so of transformers the host computes these; with them they are one
+  program ([quantisation](quantisation.md#a-whole-transformer-in-integers)).
 - *equal*: the model engine's outputs are those of the graph's definition, byte for byte, on each configuration, and
   every accelerator layer gives the runtime's bytes on the runtime's own operands. Otherwise: how many of its values
   differ, and in which kinds of layers. Sums of two tensors depart at near ties only (`operators.md`).
