@@ -425,6 +425,7 @@ def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
             elif not outcome.by:
                 kind = "explained" if reason(mutant) else "alive"
                 (explained if reason(mutant) else alive).append(mutant)
+                count["waiting"] += kind == "alive" and not outcome.unit_tests
             count[kind] += 1
         total += count
         rows.append(_row(f"`hw/{file}`", count))
@@ -438,7 +439,8 @@ def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
         f"Not run: {total['mutants'] - total['run']:,}.",
         f"Of those that were run {total['programs']:,} were noticed by random programs or faults in lockstep,",
         f"{total['tests']:,} more by unit tests; {total['explained']:,} change nothing that can be noticed;",
-        f"**{total['alive']:,} survive unexplained ({share:.1f} %)**.",
+        f"**{total['alive']:,} survive unexplained ({share:.1f} %)**;",
+        f"{total['waiting']:,} of them have not met the unit tests of their file yet.",
         "",
         "Not mutated: reset values, bounds of slices, Python around the hardware, the microcoded accelerator, boards.",
         "",
