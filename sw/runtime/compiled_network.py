@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -16,16 +16,14 @@ from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import WORD_BYTES, Unit, to_bytes
 from dovetail.isa.parameters import ParameterError, whole_number
-from dovetail.isa.program import Program, Segment, TensorDescriptor
-from dovetail.isa.program import Step as ProgramStep
+from dovetail.isa.program import Program
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, generate
-from dovetail.sw.compiler.emit.reach import bound_of
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
-from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, border_of
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.host.step import HostUnit, units_of
@@ -33,12 +31,10 @@ from dovetail.sw.host.work import host_work
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.simplify import simplify
+from dovetail.sw.runtime.container import program_of
 from dovetail.sw.runtime.engine import Engine, RunResult
 from dovetail.sw.runtime.engines import create
 from dovetail.sw.runtime.report import LayerReport, MemoryUse, Report
-
-NETWORK_STEP = "network"
-"""Label of the step that carries the network file, from which host nodes are rebuilt on loading."""
 
 
 class RunError(DovetailError):
@@ -325,80 +321,10 @@ class CompiledNetwork:
             return np.lib.stride_tricks.as_strided(whole, shape, strides, writeable=False).reshape(tensor.shape).copy()
         return memory[address : address + tensor.bytes].view(tensor.dtype).reshape(tensor.shape).copy()
 
-    # --- container ---------------------------------------------------------------------------------------------
-
     @cached_property
     def program(self) -> Program:
         """The program container (see `dovetail.isa.program`)."""
-        code, graph = self.code, self.graph
-        steps = []
-        for step, number in code.walk:
-            if step.device == HOST:
-                inputs, outputs = border_of(graph, step.nodes)
-                steps.append(
-                    ProgramStep(
-                        label="host: " + ", ".join(f"{node.op} {node.name}" for node in step.nodes),
-                        inputs=tuple(map(self._descriptor, inputs)),
-                        outputs=tuple(map(self._descriptor, outputs)),
-                    )
-                )
-            elif number is not None:
-                steps.append(ProgramStep(label=f"segment {number}", segment=number))
-        if self.source:
-            steps.append(ProgramStep(label=f"{NETWORK_STEP}: {self.source.name}", payload=self.source.data))
-        stream = b"".join(to_bytes(segment.words) for segment in code.segments)
-        return Program(
-            config=self.config,
-            stream=stream,
-            constants=code.constants(),
-            stream_offset=code.stream_offset,
-            memory_bytes=code.memory_bytes,
-            segments=tuple(
-                Segment(
-                    s.address,
-                    s.pages,
-                    f"segment {i}",
-                    bound_of(self.config, s.words, code.parameters),
-                )
-                for i, s in enumerate(code.segments)
-            ),
-            inputs=tuple(self._descriptor(port.tensor) for port in graph.inputs),
-            outputs=tuple(self._descriptor(port.tensor) for port in graph.outputs),
-            steps=tuple(steps),
-            parameters=code.parameters,
-            metadata={
-                "network": graph.name,
-                "options": asdict(code.options),
-                "addresses": code.where,
-                "pitches": code.pitches,
-                "least_activations": code.least_activations,
-                "layers": [asdict(layer) for layer in code.layers],
-                "operations": [sorted(segment.layers.items()) for segment in code.segments],
-                "host": code.host_reasons,
-            },
-        )
-
-    def _descriptor(self, name: str) -> TensorDescriptor:
-        tensor = self.graph.tensors[name]
-        scale = None if tensor.scale is None else float(tensor.scale)
-        return TensorDescriptor(
-            name=name,
-            offset=self.code.where.get(name),
-            shape=tensor.shape,
-            strides=self._strides(name),
-            dtype=tensor.dtype,
-            scale=scale,
-            zero_point=tensor.zero_point,
-        )
-
-    def _strides(self, name: str) -> tuple[int, ...] | None:
-        """Of a tensor that is some channels of a wider one."""
-        if name not in self.code.pitches:
-            return None
-        strides = [1, self.code.pitches[name]]
-        for size in self.graph.tensors[name].shape[-2:0:-1]:
-            strides.append(strides[-1] * size)
-        return tuple(reversed(strides[: len(self.graph.tensors[name].shape)]))
+        return program_of(self.code, self.source)
 
     def save(self, path: str | Path) -> None:
         """Write the program container, whole or not at all. Raises OSError."""

@@ -30,7 +30,8 @@ from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.simplify import simplify
-from dovetail.sw.runtime.compiled_network import NETWORK_STEP, CompiledNetwork, RunError
+from dovetail.sw.runtime.compiled_network import CompiledNetwork, RunError
+from dovetail.sw.runtime.container import NETWORK_STEP
 from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers
 
 _TILING = re.compile(
