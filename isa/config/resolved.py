@@ -122,7 +122,7 @@ class Config:
     elementwise: bool
     activation: bool
     softmax: int
-    norm: int
+    norm: bool
     parameters: int
     serial: bool
     extensions: tuple[str, ...]

@@ -243,10 +243,9 @@ def _held(view: View) -> list[int]:
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
-    groups = groups_of(config, op, view)
-    steps = groups * vector_steps(config, op, vector_reads(op, view))
+    steps = groups_of(config, op, view) * vector_steps(config, op, vector_reads(op, view))
     table = table_reads(config, op)
-    records = groups * record_reads(op, view["BLOCKS", "count"])
+    records = view.pixels * record_reads(op, view["BLOCKS", "count"])
     slots = steps * view["BLOCKS", "count"]
     filled = steps * channels_of(config, op, view) // config.vector_lanes
     return {
