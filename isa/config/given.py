@@ -215,7 +215,7 @@ class Given(TypedDict, total=False):
     softmax: Annotated[
         int, Parameter("rows of a softmax at once, 0: SOFTMAX is not built", default=0, among=(0, 1, 2, 4))
     ]
-    norm: Annotated[bool, Parameter("whether NORM is built", default=False)]
+    norm: Annotated[int, Parameter("rows of a norm at once, 0: NORM is not built", default=0, among=(0, 1, 4))]
     parameters: Annotated[
         int, Parameter("host registers PARAM, which a program's words may add to their values", 0, MAX_PARAMETERS, 0)
     ]
@@ -240,7 +240,7 @@ MICROCODED: Given = {
     "elementwise": False,
     "activation": False,
     "softmax": 0,
-    "norm": False,
+    "norm": 0,
     "parameters": 0,
     "extensions": (),
 }

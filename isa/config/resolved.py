@@ -122,7 +122,7 @@ class Config:
     elementwise: bool
     activation: bool
     softmax: int
-    norm: bool
+    norm: int
     parameters: int
     serial: bool
     extensions: tuple[str, ...]

@@ -19,9 +19,9 @@ OUTPUT = 1
 """Cycles from a result to the write port."""
 
 
-RECORDS_LATE = 2
-"""Turns of a row's last pass from a block to its records, which the stage needs that much later. A turn reads one word
-of the records, the block, and the other word."""
+RECORDS_LATE = 6
+"""Steps of a last pass from a block to its records, which the stage needs that much later: some turns, see
+:func:`turn_of`."""
 
 
 def to_end(stage: Stage) -> int:
@@ -48,8 +48,15 @@ def vector_reads(op: Op, view: View) -> int:
 
 
 def rows_at_once(config: Config, op: Op) -> int:
-    """Pixels side by side whose rows an operation goes over together, a step apart."""
-    return max(1, config.softmax) if op == Op.SOFTMAX else 1
+    """Pixels side by side whose rows an operation goes over together, block after block."""
+    return max(1, {Op.SOFTMAX: config.softmax, Op.NORM: config.norm}.get(op, 1))
+
+
+def turn_of(rows: int) -> tuple[int | None, ...]:
+    """The steps of a turn of the last pass over so many rows at once with records: the row of which a block is read,
+    or None where it is a word of the block's records, of which there are two."""
+    half = ceil_div(rows, 2)
+    return (None, *range(half), None, *range(half, rows))
 
 
 def vector_passes(config: Config, op: Op) -> int:
@@ -88,13 +95,13 @@ def drain_cycles(config: Config, op: Op, blocks: int, rounding: int) -> int:
 
 
 def record_reads(op: Op, blocks: int) -> int:
-    """Reads of a row's records."""
+    """Reads of records, once for each group of rows."""
     return 2 * blocks if INSTRUCTIONS[op].records else 0
 
 
 def record_steps(op: Op, blocks: int) -> int:
-    """Steps per pixel beside those that read a block, of which some read nothing."""
-    return 2 * blocks + 3 * RECORDS_LATE if INSTRUCTIONS[op].records else 0
+    """Steps per group of rows beside those that read a block, of which some read nothing."""
+    return 2 * blocks + RECORDS_LATE if INSTRUCTIONS[op].records else 0
 
 
 @lru_cache(maxsize=65536)
@@ -104,9 +111,13 @@ def vector_duration(config: Config, op: Op, *, groups: int, blocks: int, reads: 
 
     A read takes its cycle whether any of its bytes lies in the region or not. An operation with a table first reads
     that. One with passes over its rows goes over a group's blocks in each of them, before the next group; one with
-    records reads these in the last pass. The rows of a group end one after the other.
+    records reads these in the last pass. The rows of a softmax's group end one after the other.
     """
+    rows = rows_at_once(config, op)
     steps = blocks * vector_steps(config, op, reads) + record_steps(op, blocks) + vector_waits(op, rounding)
-    after_last = 3 * RECORDS_LATE + 1 if INSTRUCTIONS[op].records else 0  # steps after the last output's
-    steps = groups * steps - after_last + drain_cycles(config, op, blocks, rounding) + rows_at_once(config, op) - 1
+    steps = groups * steps + drain_cycles(config, op, blocks, rounding)
+    if INSTRUCTIONS[op].records:
+        steps -= RECORDS_LATE + (turn_of(rows)[-1] is None)  # after the last output's
+    else:
+        steps += rows - 1
     return CHECK + table_reads(config, op) + steps + to_end(INSTRUCTIONS[op].stage)

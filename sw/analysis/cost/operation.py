@@ -36,6 +36,7 @@ from dovetail.isa.timing.vector import (
     rows_at_once,
     table_lanes,
     table_reads,
+    turn_of,
     vector_passes,
     vector_reads,
     vector_steps,
@@ -225,7 +226,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     kh, kw = (view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]) if row.taps else (1, 1)
     steps = groups_of(config, op, view) * vector_steps(config, op, vector_reads(op, view)) * blocks
     if row.records:
-        steps += height * width * 2 * (blocks + RECORDS_LATE)
+        steps += groups_of(config, op, view) * 2 * (blocks + RECORDS_LATE // len(turn_of(rows_at_once(config, op))))
     outputs = height * width * blocks
     records = record_reads(op, blocks)
 
@@ -243,9 +244,8 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
         made += offsets.reads_inside(place, second)
     if records:
         words = offsets.grid((records, lanes * INT32_BYTES))
-        made += (
-            height * width * offsets.reads_inside(words, Lanes(lanes, INT32_BYTES, whole(view["B_BYTES"], INT32_BYTES)))
-        )
+        inside = offsets.reads_inside(words, Lanes(lanes, INT32_BYTES, whole(view["B_BYTES"], INT32_BYTES)))
+        made += groups_of(config, op, view) * inside
     table = table_reads(config, op)
     if table:
         made += offsets.reads_inside(offsets.grid((table, table_lanes(config))), second)

@@ -243,9 +243,10 @@ def _held(view: View) -> list[int]:
 
 
 def _vector(config: Config, op: Op, view: View, duration: int) -> Parts:
-    steps = groups_of(config, op, view) * vector_steps(config, op, vector_reads(op, view))
+    groups = groups_of(config, op, view)
+    steps = groups * vector_steps(config, op, vector_reads(op, view))
     table = table_reads(config, op)
-    records = view.pixels * record_reads(op, view["BLOCKS", "count"])
+    records = groups * record_reads(op, view["BLOCKS", "count"])
     slots = steps * view["BLOCKS", "count"]
     filled = steps * channels_of(config, op, view) // config.vector_lanes
     return {
