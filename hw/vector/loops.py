@@ -3,17 +3,18 @@
 from amaranth import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.hw.common.regions import is_any
 from dovetail.hw.common.walk import LanesBelow, Place, count_loops
-from dovetail.hw.vector.passes import Groups, Passes
+from dovetail.hw.vector.passes import Groups, Passes, has_groups
 from dovetail.hw.vector.registers import KIND, VECTOR_REGISTERS
 from dovetail.hw.vector.stage import row_layout
 from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built, offers
-from dovetail.isa.instructions.table import Instruction, Unit
-from dovetail.isa.timing.vector import RECORDS_LATE, WALK, table_lanes, table_reads
+from dovetail.isa.instructions.table import Instruction, Op, Unit
+from dovetail.isa.timing.vector import RECORDS_LATE, WALK, rows_at_once, table_lanes, table_reads
 
 FLAGS = data.StructLayout(dict.fromkeys(("first", "last", "second", "table"), 1))
 """What a step of :class:`VectorReads` is."""
@@ -140,7 +141,7 @@ class VectorReads(wiring.Component):
             begins_1 = Signal()
             first_0, second_0 = begins | passes.records | passes.groups.own, second_0 | passes.is_record
             with m.If(active):
-                m.d.sync += begins_1.eq(Mux(passes.groups.own, passes.groups.reads(passes.lane), begins))
+                m.d.sync += begins_1.eq(Mux(passes.groups.own, passes.reads_block(), begins))
         m.d.sync += valid_1.eq(runs)
         with m.If(active):
             m.d.sync += [
@@ -167,17 +168,19 @@ class VectorReads(wiring.Component):
         if passes and with_records:
             # A block's words come late. They are read anew for every row.
             words, own = 2 * INT32_BYTES * lanes, passes.records
-            kx_step = Mux(own, 0, regs.KX_STEP)
+            groups, norm_rows = passes.groups, rows_at_once(self.config, Op.NORM)
+            kx_step = Mux(own, Mux(groups.norm, regs.X_STEP << exact_log2(max(1, norm_rows // 2)), 0), regs.KX_STEP)
             steps |= {"off": (kx_step, *steps["off"][1:]), "col": (kx_step, *steps["col"][1:])}
             block_step = Mux(filling, table_lanes(self.config), Mux(own, words, block))
             rest = (Mux(own, 0, regs.B_X_STEP), Mux(own, 0, regs.B_Y_STEP))
-            steps["b"] = (Mux(own, words // 4, 0), 0, block_step, *rest)
-            first["b"] = Mux(own, -RECORDS_LATE * words, 0)
+            kx_words = Mux(groups.norm, words // 2, words // 4)  # turns of two loops' steps, or three
+            steps["b"] = (Mux(own, kx_words, 0), 0, block_step, *rest)
+            first["b"] = Mux(own, -(RECORDS_LATE // len(passes.turn)) * words, 0)
         here = {}
         for name, amounts in steps.items():
             loops = dict.fromkeys(level, 0) | dict(zip(("kx", "ky", "block", "x", "y"), amounts, strict=True))
-            if passes and passes.groups.rows > 1 and name in ("off", "col"):
-                loops["lane"] = Mux(passes.groups.own, regs.X_STEP, 0)
+            if passes and passes.groups.rows and name in ("off", "col"):
+                loops["lane"] = Mux(passes.groups.own & ~passes.is_record, regs.X_STEP, 0)
             now, then, moves = level_0, level, valid_1 & ~flags_1.table
             if name == "b":
                 now, then = (
@@ -258,7 +261,7 @@ class VectorReads(wiring.Component):
         if passes:
             silent_1, silent_2 = Signal(), Signal()
             with m.If(step):
-                m.d.sync += silent_1.eq(passes.draining | passes.groups.own & ~passes.groups.reads(passes.lane))
+                m.d.sync += silent_1.eq(passes.draining | passes.groups.softmax & ~passes.reads_block())
             with m.If(valid_1):
                 m.d.sync += silent_2.eq(silent_1 & ~flags_1.table)
             with m.If(valid_2 & silent_2):
@@ -318,7 +321,7 @@ class VectorWrites(wiring.Component):
             {
                 "regs": In(VECTOR_REGISTERS),
                 "kind": In(KIND),
-                **({"operation": In(8)} if config.softmax > 1 else {}),
+                **({"operation": In(8)} if has_groups(config) else {}),
                 "load": In(1),
                 "step": In(1),
                 "en": Out(1),
@@ -338,14 +341,14 @@ class VectorWrites(wiring.Component):
             return channels << Mux(self.kind.int32_output, 2, 0)
 
         # 0: loop counters; which loop advances.
-        groups = Groups(self.config, self.operation) if self.config.softmax > 1 else None
+        groups = Groups(self.config, self.operation) if has_groups(self.config) else None
         counts = {"block": regs.BLOCKS.count, "x": regs.TILE.width, "y": regs.TILE.height}
         steps = {"block": length(lanes), "x": regs.OUT_X_STEP, "y": regs.OUT_Y_STEP}
         ends_rows: Value = Const(1, 1)
         within: dict[str, Value] = {}
         if groups:
             # A block of each row before the next block.
-            row_count = {"row": Mux(groups.own, groups.rows, 1)}
+            row_count = {"row": groups.choose(lambda rows: rows)}
             within, row_ends = count_loops(m, row_count, load=self.load, step=self.step)
             ends_rows = row_ends["row"]
             counts["x"] = groups.count(regs.TILE.width)
@@ -365,7 +368,8 @@ class VectorWrites(wiring.Component):
         out = place.here
         places = [place]
         if groups:
-            pixel = Place("pixel", {"row": 1, "block": 0, "x": groups.rows, "y": 0}, width=len(regs.TILE.width) + 1)
+            beside = {"row": 1, "block": 0, "x": groups.step(Const(1)), "y": 0}
+            pixel = Place("pixel", beside, width=len(regs.TILE.width) + 1)
             places.append(pixel)
         for each in places:
             with m.If(self.load):

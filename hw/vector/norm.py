@@ -1,7 +1,7 @@
 """What NORM has beside the lanes of the vector unit: the sums of a row, and what follows from them."""
 
 from amaranth import Cat, Const, Module, Mux, Shape, Signal, Value, signed, unsigned
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.clocking import delayed
@@ -28,23 +28,26 @@ _PHASES = (_SUM_BITS, 1, 5, 3, ROOT_BITS, RECIPROCAL_BITS)
 
 
 class RowSum(wiring.Component):
-    """The sum of a row's elements.
+    """The sums of rows, whose elements come in turns.
 
     Parameters
     ----------
     lanes
         Elements per cycle, up to 16.
+    rows
+        How many take turns.
     element, total
-        Shapes of an element and of the sum.
+        Shapes of an element and of a sum.
 
     Members
     -------
     valid, first
-        There are elements; they are the first of their row.
+        There are elements, of the row after that of the ones before; they are the first of their row.
     elements
         One per lane, lane 0 lowest.
-    total
-        The sum of all from the first ones on; stays until the next ones are there.
+    totals
+        Per row the sum of all from the first ones on, after elements of the last row; stay until the next ones are
+        there.
 
     Latency
     -------
@@ -53,12 +56,14 @@ class RowSum(wiring.Component):
 
     LATENCY = 3
 
-    def __init__(self, *, lanes: int, element: Shape, total: Shape) -> None:
+    def __init__(self, *, lanes: int, rows: int = 1, element: Shape, total: Shape) -> None:
         if not 1 <= lanes <= _GROUP**2:
             raise ValueError(f"lanes must be 1..{_GROUP**2}, not {lanes!r}")
         self.lanes = lanes
+        self.rows = rows
         self.element = element
-        super().__init__({"valid": In(1), "first": In(1), "elements": In(element.width * lanes), "total": Out(total)})
+        totals = data.ArrayLayout(total, rows)
+        super().__init__({"valid": In(1), "first": In(1), "elements": In(element.width * lanes), "totals": Out(totals)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -73,8 +78,10 @@ class RowSum(wiring.Component):
                 values.append(register)
         (row,) = values
         step = delayed(m, "step", Cat(self.valid, self.first), self.LATENCY - 1)[-1]
+        *others, newest = totals = [self.totals[n] for n in range(self.rows)]
         with m.If(step[0]):
-            m.d.sync += self.total.eq(Mux(step[1], 0, self.total) + row)
+            m.d.sync += newest.eq(Mux(step[1], 0, totals[0]) + row)
+            m.d.sync += [total.eq(after) for total, after in zip(others, totals[1:], strict=True)]
         return m
 
 

@@ -1,6 +1,6 @@
 """Passes over a row in the vector unit's loops: which one it is, its lanes and waits, and which elements count."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import exact_log2
@@ -12,10 +12,8 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import INSTRUCTIONS, MAX_PASSES, Op, Pass, Unit
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.isa.timing.vector import RECORDS_LATE, rows_at_once
+from dovetail.isa.timing.vector import RECORDS_LATE, rows_at_once, turn_of
 
-BLOCK_STEP = 1
-"""Which of a turn's steps reads the block, where there are records."""
 VALID_BITS = 16
 """Of the number of elements of a row that count, which SOFTMAX's masks may lower."""
 
@@ -24,30 +22,40 @@ ELEMENT_BITS = 20
 """Of the number of elements of a row."""
 
 
+def has_groups(config: Config) -> bool:
+    """Whether an operation goes over several rows together."""
+    return max(config.softmax, config.norm) > 1
+
+
 class Groups:
     """Pixels side by side whose rows an operation goes over together (`isa.timing.vector.rows_at_once`).
 
-    ``own``: the operation does; ``rows``: how many there are.
+    ``own``: the operation does; ``softmax``: it is one that does, whose rows are a step apart; ``norm``: it is one.
+    ``most``: how many there are at most.
     """
 
     def __init__(self, config: Config, operation: Value) -> None:
-        self.rows = rows_at_once(config, Op.SOFTMAX)
-        together = [INSTRUCTIONS[Op.SOFTMAX]] if self.rows > 1 else []
-        self.own = is_any(operation, together)
+        self.rows = {op: rows for op in (Op.SOFTMAX, Op.NORM) if (rows := rows_at_once(config, op)) > 1}
+        self.most = max(self.rows.values(), default=1)
+        self.own, self.softmax, self.norm = (
+            is_any(operation, [INSTRUCTIONS[op] for op in self.rows if op in some])
+            for some in (self.rows, (Op.SOFTMAX,), (Op.NORM,))
+        )
 
-    def reads(self, lane: Value) -> Value:
-        """Whether the step at a lane reads a block, as there is a row of its number."""
-        return lane < self.rows
+    def choose(self, of: Callable[[int], Value | int]) -> Value:
+        """What there is ``of`` as many rows as the operation has at once."""
+        chosen = Value.cast(of(1))
+        for op, rows in self.rows.items():
+            chosen = Mux(self.softmax if op == Op.SOFTMAX else self.norm, of(rows), chosen)
+        return chosen
 
     def count(self, width: Value) -> Value:
         """Groups of a line of ``width`` pixels, the last one filled up."""
-        if self.rows == 1:
-            return width
-        return Mux(self.own, (width + self.rows - 1) >> exact_log2(self.rows), width)
+        return self.choose(lambda rows: (width + (rows - 1)) >> exact_log2(rows))
 
     def step(self, step: Value) -> Value:
         """From a group to the next, where there is a ``step`` from a pixel to the next."""
-        return step if self.rows == 1 else Mux(self.own, step << exact_log2(self.rows), step)
+        return self.choose(lambda rows: step << exact_log2(rows))
 
 
 class Passes:
@@ -86,6 +94,7 @@ class Passes:
         """The operation reads records in its last pass."""
         self.is_record: Value = Signal() if self.with_records else Const(0, 1)
         """So does the step."""
+        self.turn = turn_of(rows_at_once(config, Op.NORM))
         self.drains = Signal()
         self.late = Signal()  # there is a row before this one, whose results come a row late
         self.groups = Groups(config, operation)
@@ -98,25 +107,25 @@ class Passes:
         self.lane = Signal(4)
         self.begins = Signal(name="row_begins")
         self.row = Signal(row_layout(config), name="row_1")
-        self.left = [Signal(ELEMENT_BITS, name=f"elements_left_{n}") for n in range(self.groups.rows)]
+        self.left = [Signal(ELEMENT_BITS, name=f"elements_left_{n}") for n in range(self.groups.most)]
 
     def within(self, counts: Mapping[str, Value | int]) -> dict[str, Value]:
-        """The loops' counts, with those of lanes and passes; those inside a pass are of the step to come. With records,
-        a turn over a block has three steps: a word of records, the block, the other word. Of a group each row's block
-        comes in the lane of its number."""
+        """The loops' counts, with those of lanes and passes; those inside a pass are of the step to come. Of a group
+        each row's block comes in a lane. A turn over a block with records (``turn_of``) is a word, the block, the other
+        word; in groups of NORM two halves, each a word and blocks of half of the rows."""
         following = Mux(self.load, 0, self.following)
         serial = self.serial.bit_select(following, 1)
-        loops: dict[str, Value] = {
-            "lane": Mux(serial, self.config.vector_lanes, Mux(self.groups.own, self.groups.rows, 1))
-        }
+        groups, half = self.groups, len(self.turn) // 2
+        now = self.records & (following == self.last)
+        blocks = Mux(groups.norm, half - 1 + now, groups.choose(lambda rows: rows))
+        loops: dict[str, Value] = {"lane": Mux(serial, self.config.vector_lanes, blocks)}
         for loop, count in counts.items():
             if loop == "x":
                 loops["pass"] = self.last + 1
-            loops[loop] = self.groups.count(Value.cast(count)) if loop == "x" else Value.cast(count)
+            loops[loop] = groups.count(Value.cast(count)) if loop == "x" else Value.cast(count)
         if self.with_records:
-            now = self.records & (following == self.last)
-            loops["kx"] = Mux(now, 3, loops["kx"])
-            loops["block"] = loops["block"] + Mux(now, RECORDS_LATE, 0)
+            loops["kx"] = Mux(groups.norm, 2, Mux(now, len(self.turn), loops["kx"]))
+            loops["block"] = loops["block"] + Mux(now, RECORDS_LATE // len(self.turn), 0)
         return loops
 
     def count(self, m: Module, *, go: Value, step: Value, filling: Value, advances: Level, ends: Level) -> None:
@@ -128,7 +137,7 @@ class Passes:
         if self.with_records:
             m.d.comb += [
                 self.records.eq(is_any(self.operation, self.with_records)),
-                self.is_record.eq(self.records & self.final & (self.lane != BLOCK_STEP)),
+                self.is_record.eq(self.records & self.final & self.at_word(self.lane)),
             ]
         with m.Switch(self.operation):
             for row in self.rows:
@@ -188,6 +197,15 @@ class Passes:
                 self.row.lane.eq(self.lane),
             ]
 
+    def at_word(self, lane: Value) -> Value:
+        """Whether a lane of a turn over a block with records has a word of these."""
+        return Cat(lane == place for place, row in enumerate(self.turn) if row is None).any()
+
+    def reads_block(self) -> Value:
+        """Stage 0: whether the step of a group reads a block, as there is a row for its lane."""
+        softmax = self.groups.rows.get(Op.SOFTMAX, 1)
+        return Mux(self.groups.softmax, self.lane < softmax, ~self.is_record)
+
     def measure(self, m: Module, *, moves: Value, begins: Value, level: Level) -> None:
         """Stage 1: how many elements are left to count, from lane 0 on. ``moves``: there is a step, ``begins``: the
         first of its row's block."""
@@ -197,8 +215,9 @@ class Passes:
         m.d.sync += elements.eq(regs.BLOCKS.count * lanes - lanes + regs.BLOCKS.last)
         steps: dict[str, Value | int] = {"x": self.groups.step(regs.B_X_STEP), "y": regs.B_Y_STEP}
         opens = self.row.first
-        if self.groups.rows > 1:
+        if self.groups.rows:
             opens = self.opens
+        if Op.SOFTMAX in self.groups.rows:
             steps = {"lane": regs.B_X_STEP, "block": 0, "pass": 0, **steps}
         valid = Place("valid", steps, width=VALID_BITS)
         with m.If(self.load):
@@ -207,7 +226,7 @@ class Passes:
             valid.move(m, level, (valid.base(level) + valid.step(level))[:VALID_BITS])
         with m.If(moves & begins):
             here = Mux(masks & (valid.here < elements), valid.here, elements)
-            before = Mux(self.groups.own, self.left[-1], self.left[0])  # the same row's
+            before = self.groups.choose(lambda rows: self.left[rows - 1])  # the same row's
             rest = Mux(before > lanes, before - lanes, 0)
             m.d.sync += Cat(self.left).eq(Cat(Mux(opens, here, rest)[:ELEMENT_BITS], self.left))
 

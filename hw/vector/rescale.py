@@ -88,7 +88,7 @@ class VectorLane(wiring.Component):
         With NORM: the product of both operands less their zero points, 16 bits per lane, ``PRODUCTS`` cycles after
         them where ``product`` came with them; it takes no result.
     product, row
-        With NORM, otherwise: :data:`NORM_ROW`, which stays from ``a`` on until ``RIGHT`` cycles later.
+        With NORM, otherwise: :data:`NORM_ROW` of the row that ``a`` was of ``ROW`` cycles before.
     bias, words
         With NORM: the two words of the channels' records (``isa.numerics.norm.NormRecords``), 32 bits per lane;
         ``BIAS`` and ``WORDS`` cycles after ``a``.
@@ -106,7 +106,7 @@ class VectorLane(wiring.Component):
 
     LATENCY = SCALING.latency
     PARAMS = 1
-    PRODUCTS, RIGHT, BIAS, WORDS = 3, 6, 7, 10
+    PRODUCTS, ROW, BIAS, WORDS = 3, 1, 7, 10
 
     def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
         if lanes < 1:
@@ -218,6 +218,7 @@ class VectorLane(wiring.Component):
         low_a, zero_a, product = params.mult_a[:16], params.za, multiplies
         if normal:
             multiplies_1 = delayed(m, "product", self.product, 1)[-1]
+            offset, right_row = (delayed(m, name, self.row[name], n) for name, n in (("offset", 3), ("right", 4)))
             low_a = Mux(norms, self.row.factor[:16], low_a)
             zero_a = Mux(norms & ~multiplies_1, self.row.mean, zero_a).as_signed()
             product = multiplies | (norms & multiplies_1)
@@ -276,7 +277,7 @@ class VectorLane(wiring.Component):
             m.d.sync += negative_a_2[i].eq(negative)
         if normal:
             minus_offset = Signal(signed(FACTOR_BITS + 1))
-            m.d.sync += minus_offset.eq(-self.row.offset)
+            m.d.sync += minus_offset.eq(-offset[2])
         sides = {"a": (a_2, negative_a_2)} | ({"b": (b_2, negative_b_2)} if two_operands else {})
 
         # 3: the products. 4: what the first rounding adds. 5: the first rounding: in TFLITE to Q31 (operands times
@@ -296,7 +297,7 @@ class VectorLane(wiring.Component):
             m.d.sync += sign.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
             right = Signal(6, name=f"right_{name}")
             amount = Mux(adds_0, _alignment(params[f"shift_{name}"], onnx_0), 0)
-            m.d.sync += right.eq(Mux(norms, self.row.right, amount) if subtracts_4 else amount)
+            m.d.sync += right.eq(Mux(norms, right_row[4], amount) if subtracts_4 else amount)
             extra = Mux(averages, params.count, 0) if name == "a" else 0
             for i in range(lanes):
                 upper = (word_2[i][16:32] + word_2[i][32:55])[:24]
@@ -307,7 +308,7 @@ class VectorLane(wiring.Component):
                 q31 = _half_q31(negative[1][i], adds_tflite)
                 addend = addend | q31 | extra
                 if subtracts_4:
-                    addend = Mux(norms, Mux(negative[1][i], self.row.offset, minus_offset), addend)
+                    addend = Mux(norms, Mux(negative[1][i], offset[3], minus_offset), addend)
                 m.d.sync += [
                     word_4[i].eq(word[:40]),
                     adds_4.word_select(i, 32 if subtracts_4 else 16).eq(addend),

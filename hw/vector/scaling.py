@@ -4,14 +4,14 @@ from amaranth import Cat, Module, Mux, Signal, Value, signed, unsigned
 
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.vector.norm import SQUARES, SUM, RowRoot, RowSum
-from dovetail.hw.vector.passes import BLOCK_STEP
-from dovetail.hw.vector.rescale import VectorLane
+from dovetail.hw.vector.rescale import NORM_ROW, VectorLane
 from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built, has, offers
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit
+from dovetail.isa.numerics.norm import COUNT_BITS
 from dovetail.isa.numerics.vector import VectorOperation
-from dovetail.isa.timing.vector import RECORDS_LATE
+from dovetail.isa.timing.vector import RECORDS_LATE, rows_at_once, turn_of
 
 POOLING = (VectorOperation.PASS, VectorOperation.AVERAGE, VectorOperation.REQUANTISE)
 """Operations of POOL: maximum, average by division, average by requantisation."""
@@ -78,11 +78,14 @@ class VectorScaling(VectorStage):
         return m
 
     def _norms(self, m: Module, lane: VectorLane, params: Value, *, own: Value) -> None:
-        """NORM: a row's sums in its first pass, what follows from them, and records in the second pass.
+        """NORM: a row's sums in its first pass, what follows from them, and records in the second pass. The rows of a
+        group take turns in both passes.
 
         The sums are of elements as they are, or in an RMS norm less the zero point; what is none adds nothing.
         """
         regs, row, lanes = self.regs, self.row, self.config.vector_lanes
+        rows = rows_at_once(self.config, Op.NORM)
+        turn = turn_of(rows)
         layer = regs.MODE.subtract
         zero = Mux(layer, 0, regs.QUANT.zero_in)
         with m.If(own):
@@ -92,11 +95,14 @@ class VectorScaling(VectorStage):
         elements = Cat(
             Mux(sums & ~row.counts[i], params.za.as_unsigned(), self.a.word_select(i, 8)) for i in range(lanes)
         )
-        m.submodules.sum = of_elements = RowSum(lanes=lanes, element=signed(8), total=SUM)
-        m.submodules.squares = of_squares = RowSum(lanes=lanes, element=unsigned(16), total=SQUARES)
-        m.submodules.root = root = RowRoot()
-        step = delayed(m, "norm_step", Cat(sums, row.first, sums & row.last), lane.PRODUCTS + of_squares.LATENCY)
-        count = Signal.like(root.count)
+        m.submodules.sum = of_elements = RowSum(lanes=lanes, rows=rows, element=signed(8), total=SUM)
+        m.submodules.squares = of_squares = RowSum(lanes=lanes, rows=rows, element=unsigned(16), total=SQUARES)
+        opened, opens = Signal(), Signal()  # the step is of a row's first block
+        m.d.comb += opens.eq(row.first | opened & row.lane.any())
+        with m.If(row.valid):
+            m.d.sync += opened.eq(opens)
+        step = delayed(m, "norm_step", Cat(sums, opens, sums & row.last), lane.PRODUCTS + of_squares.LATENCY)
+        count = Signal(COUNT_BITS + 1)
         m.d.sync += count.eq(regs.BLOCKS.count * lanes - lanes + regs.BLOCKS.last)
         m.d.comb += [
             lane.a.eq(elements),
@@ -105,25 +111,35 @@ class VectorScaling(VectorStage):
             Cat(of_elements.valid, of_elements.first).eq(step[0]),
             of_squares.elements.eq(lane.products),
             Cat(of_squares.valid, of_squares.first).eq(step[lane.PRODUCTS]),
-            root.start.eq(step[-1][-1]),
-            root.sum.eq(of_elements.total),
-            root.squares.eq(of_squares.total),
-            root.count.eq(count),
-            root.epsilon.eq(Cat(regs.SUM_BIAS, regs.B_MULT.mult)),
-            root.rms.eq(~layer),
-            lane.row.mean.eq(Mux(layer, root.mean, regs.QUANT.zero_in.as_signed())),
-            lane.row.factor.eq(root.factor),
-            lane.row.offset.eq(root.offset),
-            lane.row.right.eq(root.right),
         ]
+        known = []
+        for number in range(rows):
+            m.submodules[f"root_{number}"] = root = RowRoot()
+            m.d.comb += [
+                root.start.eq(step[-1][-1]),
+                root.sum.eq(of_elements.totals[number]),
+                root.squares.eq(of_squares.totals[number]),
+                root.count.eq(count),
+                root.epsilon.eq(Cat(regs.SUM_BIAS, regs.B_MULT.mult)),
+                root.rms.eq(~layer),
+            ]
+            known.append(Cat(root.mean, root.factor, root.offset, root.right))
+        of_row = Signal(NORM_ROW)
+        m.d.comb += of_row.eq(known[0])
+        with m.Switch(delayed(m, "lane_of_row", row.lane, lane.ROW)[-1]):
+            for number in range(1, rows):
+                with m.Case(turn.index(number)):
+                    m.d.comb += of_row.eq(known[number])
+        m.d.comb += [lane.row.eq(of_row), lane.row.mean.eq(Mux(layer, of_row.mean, regs.QUANT.zero_in.as_signed()))]
         # A block's records come so late that the lanes take them when they are there.
-        words = {0: (lane.bias, lane.BIAS), 2: (lane.words, lane.WORDS)}
-        for number, (port, due) in words.items():
-            after = 3 * RECORDS_LATE + number - BLOCK_STEP
-            assert after < due <= after + 3
+        blocks = [place for place, number in enumerate(turn) if number is not None]
+        words = [place for place, number in enumerate(turn) if number is None]
+        for number, port, due in zip(words, (lane.bias, lane.words), (lane.BIAS, lane.WORDS), strict=True):
+            after = RECORDS_LATE + number
+            assert all(after < place + due <= after + len(turn) for place in blocks)
             word = Signal.like(port, name=f"record_{number}", reset_less=True)
             m.d.comb += port.eq(word)
             with m.If(row.valid & own & (row.number != 0) & (row.lane == number)):
                 m.d.sync += word.eq(self.sum)
-        begins = lane.PRODUCTS + of_squares.LATENCY + root.LATENCY - 1
-        assert 1 + BLOCK_STEP + INSTRUCTIONS[Op.NORM].passes[1].wait[0] == begins
+        begins = lane.PRODUCTS + of_squares.LATENCY + RowRoot.LATENCY - 1
+        assert 1 + blocks[0] + INSTRUCTIONS[Op.NORM].passes[1].wait[0] == begins

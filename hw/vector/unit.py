@@ -9,7 +9,7 @@ from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.hw.common.regions import is_any
 from dovetail.hw.vector.direct import VectorDirect
 from dovetail.hw.vector.loops import VectorReads, VectorWrites
-from dovetail.hw.vector.passes import Groups
+from dovetail.hw.vector.passes import Groups, has_groups
 from dovetail.hw.vector.registers import VectorRegisters
 from dovetail.hw.vector.scaling import VectorScaling
 from dovetail.hw.vector.softmax import VectorSoftmax
@@ -185,7 +185,7 @@ class VectorCore(wiring.Component):
         has_passes = offers(config, "passes")
         if has_passes:
             m.d.comb += reads.operation.eq(registers.operation)
-        if config.softmax > 1:
+        if has_groups(config):
             m.d.comb += writes.operation.eq(registers.operation)
 
         # What belongs to a step, until its data are there.
@@ -221,8 +221,8 @@ class VectorCore(wiring.Component):
             rows = delayed(m, "row", Cat(row_valid, reads.row.as_value()[1:]), to_operands)[-1]
         output, waited = reads.valid & reads.last, 0
         if config.softmax > 1:
-            # A group's rows end one after the other.
-            in_groups = Groups(config, registers.operation).own
+            # The rows of a softmax's group end one after the other.
+            in_groups = Groups(config, registers.operation).softmax
             output = Cat(output, *delayed(m, "row_ends", output & in_groups, config.softmax - 1)[1:]).any()
         due: Value = Const(0, 1)
         results = []

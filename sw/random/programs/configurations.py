@@ -71,8 +71,8 @@ def configurations(seed: int, count: int) -> list[Config]:
     Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
     all of them occur.
     """
-    names = "configurations", "softmax", "norm", "rows at once"
-    rng, more, norms, rows = (random.Random(f"{name} {seed}") for name in names)
+    names = "configurations", "softmax", "norm", "rows at once", "rows of a norm"
+    rng, more, norms, rows, rows_of_norm = (random.Random(f"{name} {seed}") for name in names)
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -82,7 +82,7 @@ def configurations(seed: int, count: int) -> list[Config]:
                 decks[name] = rng.sample(list(values), len(values))
             drawn[name] = decks[name].pop()
         softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
-        drawn |= {"softmax": softmax, "norm": norms.choice((False, False, True))}
+        drawn |= {"softmax": softmax, "norm": norms.choice((0, 0, 1)) * rows_of_norm.choice((1, 4))}
         config = _config(drawn)
         if config is not None:
             found.setdefault(config.hash, config)
@@ -101,7 +101,7 @@ def _config(drawn: dict[str, Any]) -> Config | None:
         if drawn[name]:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):
-        drawn |= dict.fromkeys(VECTOR_FEATURES, False) | {"softmax": 0, "norm": False}
+        drawn |= dict.fromkeys(VECTOR_FEATURES, False) | {"softmax": 0, "norm": 0}
     rows = drawn.pop("softmax")
     try:
         config = Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, softmax=min(1, rows), **drawn)

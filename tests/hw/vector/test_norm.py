@@ -19,22 +19,23 @@ from tests.hw.vector.test_unit import config_of, vec, verify
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 8, 16])
-def test_sums_of_rows(lanes: int) -> None:
-    """Rows of one to nine steps, with holes between the steps: each total is there LATENCY cycles after its last."""
+@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (3, 4), (8, 1), (16, 4)])
+def test_sums_of_rows(lanes: int, rows: int) -> None:
+    """Rows of one to nine steps, with holes between the steps: each total is there LATENCY cycles after its last, of
+    rows that take turns with the last one of the last row."""
     rng = np.random.default_rng(lanes)
     for element, total, low, high in ((signed(8), SUM, -128, 128), (unsigned(16), SQUARES, 0, 1 << 16)):
-        block = RowSum(lanes=lanes, element=element, total=total)
-        steps: list[tuple[int, bool, list[int], int]] = []
+        block = RowSum(lanes=lanes, rows=rows, element=element, total=total)
+        steps: list[tuple[int, bool, list[int], list[int]]] = []
         for _ in range(12):
-            sum_, length = 0, int(rng.integers(1, 10))
-            for n in range(length):
+            sums, length = [0] * rows, int(rng.integers(1, 10))
+            for n in range(length * rows):
                 values = [int(value) for value in rng.integers(low, high, lanes)]
-                sum_ += sum(values)
-                steps.append((int(rng.integers(0, 3)), n == 0, values, sum_))
+                sums[n % rows] += sum(values)
+                steps.append((int(rng.integers(0, 3)), n < rows, values, list(sums) if n % rows == rows - 1 else []))
 
         async def bench(ctx: Any, block: RowSum = block, element: Any = element, steps: Any = steps) -> None:
-            due: list[tuple[int, int]] = []
+            due: list[tuple[int, list[int]]] = []
             now = 0
 
             async def tick() -> None:
@@ -42,7 +43,8 @@ def test_sums_of_rows(lanes: int) -> None:
                 await ctx.tick()
                 now += 1
                 if due and due[0][0] == now:
-                    assert ctx.get(block.total) == due.pop(0)[1]
+                    expected = due.pop(0)[1]
+                    assert not expected or [ctx.get(block.totals[n]) for n in range(rows)] == expected
 
             for holes, first, values, expected in steps:
                 ctx.set(block.valid, 0)
@@ -111,7 +113,8 @@ def test_lanes_of_a_sum() -> None:
 def test_norm_in_the_lanes() -> None:
     """Rows and records of any kind, also such as no row has: results of every element, and products of the first pass.
 
-    Each row is a batch: its first cycle has products, the others are blocks of channels.
+    Each row is a batch: its first cycle has products, the others are blocks of channels. What is known of the row is
+    there with its blocks only, a cycle later.
     """
     rng = np.random.default_rng(11)
     lanes, blocks = 3, 7
@@ -139,8 +142,8 @@ def test_norm_in_the_lanes() -> None:
             fields = dict.fromkeys(VECTOR_PARAMS.members, 0)
             fields |= {"operation": int(VectorOperation.NORM), "rounding": case % 2, "za": zero, "zb": zero}
             ctx.set(lane.params, fields | {"zy": zero_out, "lo": lo, "hi": hi, "mult_out": 77, "mult_b": 99})
-            names = ("mean", "factor", "offset", "right")
-            ctx.set(lane.row, {name: int(getattr(rows, name).item()) for name in names})
+            of_row = {name: int(getattr(rows, name).item()) for name in ("mean", "factor", "offset", "right")}
+            of_another = {"mean": 5, "factor": 12345, "offset": 54321, "right": 11}
             await ctx.tick().repeat(lane.PARAMS + 1)
             for cycle in range(1 + blocks + lane.LATENCY):
                 if cycle == lane.PRODUCTS:
@@ -150,6 +153,7 @@ def test_norm_in_the_lanes() -> None:
                     block = cycle - lane.LATENCY - 1
                     assert ctx.get(lane.result) == word(expected[block * lanes :][:lanes], 8), (case, block)
                 ctx.set(lane.product, cycle == 0)
+                ctx.set(lane.row, of_row if 1 <= cycle - lane.ROW <= blocks else of_another)
                 for port, after, values in (
                     (lane.a, 0, row.reshape(blocks, lanes)),
                     (lane.bias, lane.BIAS, stream[:, 0]),
@@ -168,14 +172,15 @@ def test_norm_in_the_lanes() -> None:
     simulator.run()
 
 
+@pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize("others", [True, False])
-def test_rows_of_real_lengths(others: bool) -> None:
+def test_rows_of_real_lengths(others: bool, at_once: int) -> None:
     """Tiles as compilers make them, one after the other: layer and RMS norms, among them constant rows; then rows that
     are too long, by a block and by many. Without other operations there is a second operand all the same."""
-    config = config_of(4, norm=True, **dict.fromkeys(("pooling", "elementwise", "activation"), others))
+    config = config_of(4, norm=at_once, **dict.fromkeys(("pooling", "elementwise", "activation"), others))
     rng = np.random.default_rng(5)
     memory, jobs, at = bytearray(rng.bytes(config.sram)), [], 0
-    for n, rows, layer in ((64, 3, 1), (191, 2, 1), (66, 2, 0), (5, 2, 1), (1, 1, 0), (300, 1, 1)):
+    for n, rows, layer in ((64, 3, 1), (191, 2, 1), (66, 6, 0), (5, 9, 1), (1, 1, 0), (300, 1, 1)):
         x = np.clip(rng.normal(-5, 40, (rows, n)), -128, 127).astype(np.int8)
         if n == 66:
             x[1] = -3

@@ -876,9 +876,11 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     return registers
 
 
-@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (3, 1), (4, 1), (3, 2), (4, 4)])
-def test_any_registers(lanes: int, rows: int) -> None:
-    config = config_of(lanes, softmax=rows, norm=True)
+@pytest.mark.parametrize(
+    ("lanes", "softmax", "norm"), [(1, 1, 4), (3, 1, 1), (4, 1, 4), (3, 2, 1), (4, 4, 4), (3, 1, 4)]
+)
+def test_any_registers(lanes: int, softmax: int, norm: int) -> None:
+    config = config_of(lanes, softmax=softmax, norm=norm)
     rng = np.random.default_rng(40 + lanes)
     ops = [Op.POOL, *OPS] * 2
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
@@ -935,9 +937,9 @@ class VerilatedBench(Bench):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (7, 2), (16, 4)])
-def test_any_registers_under_verilator(lanes: int, rows: int, build_cache: Path) -> None:
-    config = config_of(lanes, softmax=rows, norm=True)
+@pytest.mark.parametrize(("lanes", "softmax", "norm"), [(1, 1, 4), (7, 2, 1), (8, 1, 4), (16, 4, 4)])
+def test_any_registers_under_verilator(lanes: int, softmax: int, norm: int, build_cache: Path) -> None:
+    config = config_of(lanes, softmax=softmax, norm=norm)
     rng = np.random.default_rng(900 + lanes)
     bench = VerilatedBench(config, build_cache)
     for seed in range(20):

@@ -8,7 +8,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
-CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=True)
+CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=1)
 BANK = CONFIG.bank_bytes
 
 OPERATIONS = [op for op, row in INSTRUCTIONS.items() if row.unit is not None]
@@ -292,7 +292,7 @@ def test_a_feature_has_its_operations(feature: str, ops: list[Op]) -> None:
 
 
 def test_copies_come_with_any_vector_unit() -> None:
-    nothing: dict[str, Any] = {"pooling": False, "elementwise": False, "activation": False, "softmax": 0, "norm": False}
+    nothing: dict[str, Any] = {"pooling": False, "elementwise": False, "activation": False, "softmax": 0, "norm": 0}
     assert not has(CONFIG.replace(**nothing), Op.MOV)
     assert all(has(CONFIG.replace(**nothing | {name: type(nothing[name])(1)}), Op.MOV) for name in nothing)
     assert not has(CONFIG.replace(depthwise="none"), Op.DEPTH_CONV)

@@ -387,8 +387,9 @@ def test_words_come_in_many_forms() -> None:
 @pytest.mark.parametrize("absent", [(), *combinations(FEATURES, 1), tuple(FEATURES)], ids="-".join)
 def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     rng = random.Random(5)
-    features = {name: name not in absent for name in FEATURES if name not in ("depth_conv", "softmax")}
-    config = Config().replace(**features, softmax=int("softmax" not in absent))
+    built = {name: name not in absent for name in FEATURES if name != "depth_conv"}
+    rows = {name: int(built.pop(name)) for name in ("softmax", "norm")}
+    config = Config().replace(**built, **rows)
     if "depth_conv" in absent:
         config = config.replace(depthwise="none")
     words = [rng.getrandbits(64) & rng.getrandbits(64) & rng.getrandbits(64) for _ in range(3000)]

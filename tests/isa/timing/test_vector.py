@@ -75,6 +75,18 @@ def test_norm_reads_a_row_twice_and_its_records_once(channels: int, cycles: int,
     assert found == CHECK + 16 * cycles - 7 + to_end(SCALING)
 
 
+@pytest.mark.parametrize(("width", "groups"), [(1, 1), (4, 1), (5, 2), (99, 25)])
+def test_norm_of_four_rows_reads_records_once(width: int, groups: int) -> None:
+    """Two words and four blocks take turns; one turn more than blocks. The last output is a turn's last step."""
+    config = Config(vector_lanes=8, norm=4)
+    values = dict.fromkeys(REGISTERS[Unit.VECTOR], 0)
+    values["TILE"] = pack(Unit.VECTOR, "TILE", height=3, width=width)
+    values["BLOCKS"] = pack(Unit.VECTOR, "BLOCKS", count=8, last=8)
+    group = 4 * 8 + 80 + 6 * (8 + 1)
+    expected = CHECK + 3 * groups * group - 6 + to_end(SCALING)
+    assert duration(config, Op.NORM, View(Unit.VECTOR, list(values.values()))) == expected
+
+
 @pytest.mark.parametrize(("lanes", "read"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (15, 8), (16, 16)])
 def test_table_lanes(lanes: int, read: int) -> None:
     """A power of two, so that a step's bytes never wrap around the table's end."""

@@ -213,7 +213,7 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
 
 def test_norms_that_are_a_step_off_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
     network = "zoo:bert_tiny?depth=1&tokens=6&channels=16"
-    units = ("--sram", "64KiB", "--softmax", "1", "--norm", "true", "--effort", "0", "--json")
+    units = ("--sram", "64KiB", "--softmax", "1", "--norm", "1", "--effort", "0", "--json")
     for exact, notes in (((), 1), (("--exact",), 0)):
         main(["diff", network, *units, *exact])
         data = json.loads(capsys.readouterr().out)

@@ -112,7 +112,7 @@ def test_tasks_of_many_steps_keep_what_they_need_before_them(monkeypatch: pytest
         return seen[-1][1]
 
     monkeypatch.setattr("dovetail.sw.compiler.emit.lower.overlapped", spy)
-    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=1, parameters=1)
     assert wide(load("zoo:decoder_tiny?depth=2&length=64"), config).cycles({}, None)
     ((tasks, order),) = seen
     places = {id(task): number for number, task in enumerate(order)}
@@ -212,7 +212,7 @@ def test_a_system_does_not_update_in_place() -> None:
 
 def test_loads_overtake_those_of_the_cache() -> None:
     """Weights are loaded before keys that wait for the new row; nothing that LOAD replaces is still to be used."""
-    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=1, parameters=1)
     draft, cycles = search(partition(load("zoo:decoder_tiny?depth=2&length=64"), config, Options(effort=0)))
     emitter = draft.emitted(0)
     assert emitter and emitter.cycles == cycles
@@ -235,7 +235,7 @@ def test_products_of_few_rows_share_their_records() -> None:
 
 def test_what_several_nodes_read_is_loaded_once() -> None:
     """Sines and cosines by rotations of queries and keys, of two layers; the mask by all heads."""
-    config = Config(sram="512 KiB", bus=64, softmax=1, norm=True, parameters=1)
+    config = Config(sram="512 KiB", bus=64, softmax=1, norm=1, parameters=1)
     compiled = compile_network("zoo:decoder_tiny?depth=2&length=64", config, effort=0)
     moved = {layer.name: layer.moved_bytes for layer in compiled.report().layers}
     for part, size in (("straight", 8), ("across", 8), ("masked", 64)):

@@ -25,7 +25,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_networ
 
 PLAIN = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
 SOFTMAX = replace(PLAIN, softmax=1)
-BOTH = replace(SOFTMAX, norm=True)
+BOTH = replace(SOFTMAX, norm=1)
 BLOCK = "zoo:attention_block"
 
 

@@ -84,7 +84,7 @@ def test_parts_one_after_the_other_equal_the_program(name: str, config: Config, 
 
 def test_instructions_in_the_place_of_host_nodes_are_written_as_in_the_file(tmp_path: Path) -> None:
     """A norm is one step off ONNX Runtime's at most, and the manifest says so; softmax is exact."""
-    config = replace(CONFIG, softmax=1, norm=True)
+    config = replace(CONFIG, softmax=1, norm=1)
     block = compile_network("zoo:attention_block", config)
     (part,) = exported(block, tmp_path / "block")["parts"]
     assert part["exact"] and differing(block, tmp_path / "block") == 0

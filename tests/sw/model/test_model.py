@@ -417,7 +417,7 @@ RUN: dict[Unit, Callable[[Machine, Op], None]] = {
 
 def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: bool = False) -> None:
     rng = random.Random(seed)
-    more: dict[Op, dict[str, Any]] = {Op.SOFTMAX: {"softmax": 1}, Op.NORM: {"norm": True}}
+    more: dict[Op, dict[str, Any]] = {Op.SOFTMAX: {"softmax": 1}, Op.NORM: {"norm": 1}}
     config = random_config(rng, vector=True).replace(**more.get(op, {}))
     while op not in operations(config) or config.macs_per_cycle > 300:
         config = random_config(rng, vector=True).replace(**more.get(op, {}))

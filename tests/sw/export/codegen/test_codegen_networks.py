@@ -103,7 +103,7 @@ def test_blocks(name: str, config: Config, check: Check) -> None:
     ],
 )
 def test_a_transformer_without_the_host(name: str, kernels: tuple[str, ...], check: Check) -> None:
-    config = replace(SMALL, softmax=1, norm=True)
+    config = replace(SMALL, softmax=1, norm=1)
     built = check(compile_network(f"zoo:{name}", config, effort=0))
     assert (built.project.kernels, built.project.inexact) == (kernels, ())
 

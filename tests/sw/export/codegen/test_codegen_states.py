@@ -33,7 +33,7 @@ Build = Callable[[CompiledNetwork], Any]
 RANGE = -16
 """DOVETAIL_ERROR_RANGE"""
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, bus=32, parameters=2)
-WHOLE = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", softmax=1, norm=True, parameters=1)
+WHOLE = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", softmax=1, norm=1, parameters=1)
 DECODER = "zoo:decoder_tiny?depth=1&channels=32&heads=2&groups=1&hidden=20&words=30&length=9"
 
 
