@@ -16,6 +16,10 @@ from dovetail.isa.instructions.table import (
     Op,
     Unit,
 )
+from dovetail.sw.random.programs.array import array_registers
+from dovetail.sw.random.programs.dma import dma_registers
+from dovetail.sw.random.programs.vector import vector_registers
+from dovetail.sw.random.programs.walks import Registers, sequence
 
 
 def operations(config: Config) -> list[Op]:
