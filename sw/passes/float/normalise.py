@@ -14,7 +14,7 @@ from onnx import inliner
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx import file
 from dovetail.sw.frontend.onnx.limits import check_functions
-from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, norms, tidy, windows
+from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, norms, rotations, tidy, windows
 from dovetail.sw.passes.float.edit import Pass
 
 _ROUNDS = 12
@@ -28,6 +28,8 @@ PASSES: tuple[Pass, ...] = (
     elementwise.shrink_operands,
     norms.fuse_layer_norms,
     norms.fuse_rms_norms,
+    rotations.join_rotations,
+    rotations.join_rotations,
     elementwise.name_activations,
     elementwise.spell_out_prelus,
     linear.fold_affine,
