@@ -29,7 +29,6 @@ PASSES: tuple[Pass, ...] = (
     norms.fuse_layer_norms,
     norms.fuse_rms_norms,
     rotations.join_rotations,
-    rotations.join_rotations,
     elementwise.name_activations,
     elementwise.spell_out_prelus,
     linear.fold_affine,

@@ -21,30 +21,36 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Picked:
+    """A row of a constant ``table`` [positions, head], picked by ``index``."""
+
+    table: Array
+    index: oir.Value
+
+
+@dataclass(frozen=True)
 class Rotation:
-    """``data * cos + turned(data) * sin``.
+    """``data * cosine + turned(data) * sine``.
 
     Parameters
     ----------
     data: what is turned; its last axis is a head.
-    cosine, sine: Gathers of one row of a table [positions, head], both by the same index.
+    cosine, sine: rows of two tables of one shape, both picked by the same index.
     places: for each element of a turned head the one that it was, counted from 1, negative if its sign changes.
     """
 
     data: oir.Value
-    cosine: oir.Node
-    sine: oir.Node
+    cosine: Picked
+    sine: Picked
     places: Places
 
     def matrices(self) -> Array:
         """[positions, head * head]: each row a matrix that is multiplied from the right."""
-        cosine, sine = constant(self.cosine.inputs[0]), constant(self.sine.inputs[0])
-        assert cosine is not None and sine is not None
-        count, head = cosine.shape
-        result = np.zeros((count, head, head), cosine.dtype)
+        count, head = self.cosine.table.shape
+        result = np.zeros((count, head, head), self.cosine.table.dtype)
         columns = np.arange(head)
-        result[:, columns, columns] += cosine
-        result[:, np.abs(self.places) - 1, columns] += np.sign(self.places) * sine
+        result[:, columns, columns] += self.cosine.table
+        result[:, np.abs(self.places) - 1, columns] += np.sign(self.places) * self.sine.table
         return result.reshape(count, head * head)
 
 
@@ -53,24 +59,23 @@ def join_rotations(model: oir.Model) -> bool:
 
     Only where all heads turn alike, and the table has at most `MOST_ENTRIES` entries.
     """
-    matrices: dict[tuple[object, ...], oir.Value] = {}
+    matrices: dict[tuple[oir.Value, bytes], oir.Value] = {}
     changed = False
     for node in list(model.graph):
         found = _rotation(node) if is_op(node, "Add") else None
         if found is not None:
-            changed = _replace(node, found, matrices)
+            changed |= _replace(node, found, matrices)
     return changed
 
 
-def _replace(node: oir.Node, rotation: Rotation, matrices: dict[tuple[object, ...], oir.Value]) -> bool:
-    edit, shape = Editor(node), shape_of(rotation.data)
+def _replace(node: oir.Node, rotation: Rotation, matrices: dict[tuple[oir.Value, bytes], oir.Value]) -> bool:
+    edit, shape, index = Editor(node), shape_of(rotation.data), rotation.cosine.index
     assert shape is not None
-    head = shape[-1]
-    key = (rotation.cosine, rotation.sine, rotation.places.tobytes())
+    head, table = shape[-1], rotation.matrices()
+    key = index, table.tobytes()
     if key not in matrices:
-        index = rotation.cosine.inputs[1]
-        table = edit.constant(rotation.matrices(), "matrices")
-        row = edit.add("Gather", [table, index], (*(shape_of(index) or ()), head * head), {"axis": 0})
+        picked = (*(shape_of(index) or ()), head * head)
+        row = edit.add("Gather", [edit.constant(table, "matrices"), index], picked, {"axis": 0})
         matrices[key] = edit.reshape(row, (head, head))
     rows = edit.reshape(rotation.data, (int(np.prod(shape[:-1])), head))
     product = edit.add("MatMul", [rows, matrices[key]], shape_of(rows))
@@ -85,46 +90,44 @@ def _rotation(node: oir.Node) -> Rotation | None:
     for straight, across in (products, products[::-1]):
         for data, cosine in _factors(straight):
             for turned, sine in _factors(across):
-                if (found := _checked(data, cosine, turned, sine)) is not None:
-                    return found if shape_of(node.outputs[0]) == shape_of(data) else None
+                found = _checked(data, cosine, turned, sine)
+                if found is not None and shape_of(node.outputs[0]) == shape_of(data):
+                    return found
     return None
 
 
-def _factors(product: oir.Node | None) -> list[tuple[oir.Value, oir.Node]]:
+def _factors(product: oir.Node | None) -> list[tuple[oir.Value, Picked]]:
     """Operands of a product of which the second is picked from a table."""
     ends = [value for value in product.inputs if value is not None] if product is not None else []
-    makers = [(one, _picked(other)) for one, other in zip(ends, ends[::-1], strict=True)]
-    return [(one, maker) for one, maker in makers if maker is not None]
+    pairs = [(one, _picked(other)) for one, other in zip(ends, ends[::-1], strict=True)]
+    return [(one, picked) for one, picked in pairs if picked is not None]
 
 
-def _picked(value: oir.Value) -> oir.Node | None:
-    """The Gather of one row of a table that a value is a view of."""
+def _picked(value: oir.Value) -> Picked | None:
+    """The one row of a table that a value is a view of."""
     node = value.producer()
     if is_op(node, "Reshape") and node.inputs[0] is not None:
         node = node.inputs[0].producer()
     if not is_op(node, "Gather") or node.attributes.get_int("axis", 0) != 0:
         return None
-    table, index, shape = constant(node.inputs[0]), shape_of(node.inputs[1]), shape_of(value)
-    if table is None or table.ndim != 2 or index is None or np.prod(index) != 1 or shape is None:
+    index = node.inputs[1]
+    table, count, shape = constant(node.inputs[0]), shape_of(index), shape_of(value)
+    if table is None or table.ndim != 2 or index is None or count is None or np.prod(count) != 1 or shape is None:
         return None
-    return node if shape[-1] == table.shape[1] else None
+    return Picked(table, index) if shape[-1:] == table.shape[1:] else None
 
 
-def _checked(data: oir.Value, cosine: oir.Node, turned: oir.Value, sine: oir.Node) -> Rotation | None:
-    shape, tables = shape_of(data), [constant(each.inputs[0]) for each in (cosine, sine)]
-    if shape is None or cosine.inputs[1] is not sine.inputs[1] or any(table is None for table in tables):
+def _checked(data: oir.Value, cosine: Picked, turned: oir.Value, sine: Picked) -> Rotation | None:
+    """The rotation, if it is one, of all heads alike."""
+    shape, places = shape_of(data), _places(turned, data)
+    if not shape or places is None or places.shape != shape or cosine.index is not sine.index:
         return None
-    head = shape[-1]
-    if any(table is None or table.shape != (len(table), head) for table in tables) or head == 1:
-        return None
-    if tables[0].shape != tables[1].shape or tables[0].size * head > MOST_ENTRIES:
-        return None
-    places = _places(turned, data)
-    if places is None or places.shape != shape:
+    head, tables = shape[-1], cosine.table.shape
+    if tables != (len(cosine.table), head) or tables != sine.table.shape or cosine.table.size * head > MOST_ENTRIES:
         return None
     rows = places.reshape(-1, head)
     rows = rows - np.sign(rows) * head * np.arange(len(rows))[:, None]
-    if np.any(rows != rows[0]) or not np.array_equal(np.sort(np.abs(rows[0])), np.arange(1, head + 1)):
+    if head == 1 or np.any(rows != rows[0]) or not np.array_equal(np.sort(np.abs(rows[0])), np.arange(1, head + 1)):
         return None
     return Rotation(data, cosine, sine, rows[0])
 
