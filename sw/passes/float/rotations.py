@@ -126,7 +126,8 @@ def _checked(data: oir.Value, cosine: Picked, turned: oir.Value, sine: Picked) -
     if tables != (len(cosine.table), head) or tables != sine.table.shape or cosine.table.size * head > MOST_ENTRIES:
         return None
     rows = places.reshape(-1, head)
-    rows = rows - np.sign(rows) * head * np.arange(len(rows))[:, None]
+    firsts = head * np.arange(len(rows))[:, None]
+    rows = np.where(rows > 0, rows - firsts, rows + firsts)
     if head == 1 or np.any(rows != rows[0]) or not np.array_equal(np.sort(np.abs(rows[0])), np.arange(1, head + 1)):
         return None
     return Rotation(data, cosine, sine, rows[0])
@@ -139,7 +140,7 @@ def _places(value: oir.Value | None, data: oir.Value) -> Places | None:
     if value is data and shape is not None:
         return np.arange(1, int(np.prod(shape)) + 1).reshape(shape)
     node = value.producer() if value is not None else None
-    if shape is None or not is_op(node, "Neg", "Concat", "Split", "Slice", "Reshape"):
+    if value is None or shape is None or not is_op(node, "Neg", "Concat", "Split", "Slice", "Reshape"):
         return None
     parts = [_places(each, data) for each in (node.inputs if node.op_type == "Concat" else node.inputs[:1])]
     known = [part for part in parts if part is not None]
