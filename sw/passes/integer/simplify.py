@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dovetail.sw.network import ir
-from dovetail.sw.passes.integer import elementwise, movement, tidy, windows
+from dovetail.sw.passes.integer import elementwise, lookups, movement, tidy, windows
 
 Pass = Callable[[ir.Graph], ir.Graph]
 
@@ -18,6 +18,7 @@ PASSES: tuple[Pass, ...] = (
     tidy.fold_constants,
     tidy.drop_identities,
     tidy.merge_duplicates,
+    lookups.compute_tables,
     windows.fold_pads,
     elementwise.tabulate,
     movement.sink_transposes,
