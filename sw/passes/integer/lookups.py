@@ -19,6 +19,8 @@ from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.integer.edit import makers, rebuilt
 from dovetail.sw.passes.integer.tidy import MAX_ELEMENTS
 
+_PART = 1 << 20
+"""Elements of a table that are quantised at a time, which keeps what is in between small."""
 _CONSTANTS = {"Gather": (0,), "Where": (1, 2)}
 """Operators that pick, and which of their operands they pick from."""
 
@@ -76,10 +78,13 @@ class _Picks:
         """The node that picks from computed constants."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
-        for constant in model.graph.initializer:
-            if constant.name in {each.name for each in self.constants}:
-                constant.CopyFrom(numpy_helper.from_array(computed(numpy_helper.to_array(constant)), constant.name))
         (result,), (operator,), (wire,) = model.graph.output, model.graph.node, self.payload.outputs
+        tables = {constant.name: f"{node.outputs[0]}/{constant.name}" for constant in self.constants}
+        for constant in model.graph.initializer:
+            if constant.name in tables:
+                values = computed(numpy_helper.to_array(constant))
+                constant.CopyFrom(numpy_helper.from_array(values, tables[constant.name]))
+        operator.input[:] = [tables.get(name, name) for name in operator.input]
         result.name = operator.output[0] = node.outputs[0]
         result.type.tensor_type.elem_type = element
         operator.name = node.name
@@ -105,15 +110,16 @@ def _picked(node: ir.Node | None) -> _Picks | None:
 
 
 def _by_parts(payload: Quantize, table: Array) -> Array:
-    """A table quantised some million elements at a time, which keeps what is in between small."""
-    flat = table.ravel()
-    parts = [payload.run([flat[first : first + MAX_ELEMENTS]])[0] for first in range(0, flat.size, MAX_ELEMENTS)]
-    return np.concatenate(parts).reshape(table.shape) if parts else table.astype(np.int8)
+    """A table quantised."""
+    flat, result = table.ravel(), np.empty(table.size, np.int8)
+    for first in range(0, flat.size, _PART):
+        (result[first : first + _PART],) = payload.run([flat[first : first + _PART]])
+    return result.reshape(table.shape)
 
 
 def _rows_of(payload: FloatNorm, table: Array) -> Array:
     """Every row of a table normalised, as many at a time as the operator takes: by the same kernel, the same floats."""
-    (before,), (after,) = payload.inputs, payload.outputs
+    (before,) = payload.inputs
     shape = before.layout.shape
     count = int(np.prod(shape[:-1]))
     result = np.empty_like(table)
