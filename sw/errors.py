@@ -28,5 +28,6 @@ def not_quantised(name: str) -> NetworkError:
     """What is said of a float network where a quantised one is wanted."""
     return NetworkError(
         f"{name}: network must be quantised to int8, not float; `dovetail quantise NETWORK --calibration X.npz "
-        "--output Q.onnx` does that (--random N instead of --calibration, where there are no samples)"
+        "--output Q.onnx` does that (--random N instead of --calibration, where there are no samples), and in Python "
+        "dovetail.quantise(network, samples)"
     )

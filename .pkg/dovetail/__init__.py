@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dovetail.sw.analysis.cost.energy import energy_report as energy
     from dovetail.sw.analysis.explain.explainer import explain
     from dovetail.sw.compiler.partition.host_cost import HostCost
+    from dovetail.sw.quantise.network import quantise_network as quantise
     from dovetail.sw.runtime.compiled_network import CompiledNetwork, Report, Result
     from dovetail.sw.runtime.compiled_network import compile_network as compile
     from dovetail.sw.runtime.saved_program import load_program as load
@@ -53,6 +54,7 @@ __all__ = [
     "layers",
     "load",
     "pictures",
+    "quantise",
     "verify",
 ]
 
@@ -70,6 +72,7 @@ _HOME = {
     "explore": ("dovetail.flows.explore.sweep", "explore"),
     "layers": ("dovetail.flows.explore.results.layers", "layers"),
     "HostCost": ("dovetail.sw.compiler.partition.host_cost", "HostCost"),
+    "quantise": ("dovetail.sw.quantise.network", "quantise_network"),
     "energy": ("dovetail.sw.analysis.cost.energy", "energy_report"),
     "explain": ("dovetail.sw.analysis.explain.explainer", "explain"),
     "Verdict": ("dovetail.cosim.compare.networks", "Verdict"),

@@ -28,11 +28,6 @@ _MODES = ("train", "training")
 _NO_FORM = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)'")
 
 
-def is_torch(network: object) -> bool:
-    """Whether an object is one of PyTorch's; PyTorch is not imported for that."""
-    return any(base.__module__.partition(".")[0] == "torch" for base in type(network).__mro__)
-
-
 def from_torch(network: Any, example_inputs: Any = None) -> NetworkFile:
     """A PyTorch network as an ONNX file in memory.
 
@@ -54,7 +49,8 @@ def from_torch(network: Any, example_inputs: Any = None) -> NetworkFile:
     if not isinstance(network, torch.nn.Module | torch.export.ExportedProgram):
         found = type(network).__name__
         raise NetworkError(f"network must be a torch.nn.Module or a torch.export.ExportedProgram, not {found}")
-    name = "network" if isinstance(network, torch.export.ExportedProgram) else type(network).__name__
+    captured = isinstance(network, torch.export.ExportedProgram | torch.fx.GraphModule)
+    name = "network" if captured else type(network).__name__
     with _quiet():
         program = _captured(network, example_inputs, name)
         _check_mode(program, name)

@@ -1,4 +1,4 @@
-"""Inputs of a float network from files: checked, one sample at a time, so that memory stays bounded."""
+"""Inputs of a float network, from files or given: checked, one sample at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class Steps:
 
     graph: FloatGraph
     states: Mapping[str, str]
-    samples: FileSamples | RandomSamples
+    samples: FileSamples | RandomSamples | GivenSamples
 
     def __iter__(self) -> Iterator[Sample]:
         # Imported late: networks without variables are not run here.
@@ -122,6 +123,48 @@ class Steps:
                 except Exception as error:  # the runtime raises its own classes
                     raise NetworkError(f"step {number}: ONNX Runtime must run it, not: {first_line(error)}") from error
                 state = {name: results[output] for name, output in self.states.items()}
+
+
+@dataclass(frozen=True)
+class GivenSamples:
+    """Samples that the caller of the library holds.
+
+    Parameters
+    ----------
+    given: of each sample the array of the only input, a tuple of arrays in the order of the inputs, or arrays by name;
+        arrays are whatever NumPy takes for one. A sample may lack a first axis of 1, so a batch is samples, too.
+    inputs: the network's inputs.
+
+    Raises
+    ------
+    NetworkError: a sample does not fit.
+    """
+
+    given: Sequence[Any]
+    inputs: tuple[Input, ...]
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number, sample in enumerate(self.given):
+            where = f"sample {number}"
+            yield checked(self._named(sample, where), self.inputs, where)
+
+    def sequences(self) -> Iterator[Iterator[Sample]]:
+        """All of them, one after another."""
+        yield iter(self)
+
+    def _named(self, sample: Any, where: str) -> Sample:
+        if not isinstance(sample, Mapping):
+            parts = sample if isinstance(sample, tuple | list) else (sample,)
+            if len(parts) != len(self.inputs):
+                names = ", ".join(value.name for value in self.inputs)
+                raise NetworkError(f"{where}: must hold the input(s) {names}, not {len(parts)} arrays")
+            sample = {value.name: part for value, part in zip(self.inputs, parts, strict=True)}
+        try:
+            arrays = {name: np.asarray(value) for name, value in sample.items()}
+        except Exception as error:  # whatever holds arrays raises its own classes
+            raise NetworkError(f"{where}: must be arrays, not: {first_line(error)}") from error
+        lacking = [each for each in self.inputs if each.name in arrays and arrays[each.name].shape == each.shape[1:]]
+        return arrays | {each.name: arrays[each.name][None] for each in lacking if each.shape[:1] == (1,)}
 
 
 def without_states(inputs: Sequence[Input], states: Mapping[str, str]) -> tuple[Input, ...]:

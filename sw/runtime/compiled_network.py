@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
-from dovetail.sw.errors import DovetailError, NetworkError
+from dovetail.sw.errors import CompileError, DovetailError, NetworkError
 from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.host.step import HostUnit, units_of
 from dovetail.sw.host.work import host_work
@@ -337,11 +338,12 @@ def _bound(config: Config, macs: int, size: int) -> int:
 
 
 def compile_network(
-    network: str | Path | ir.Graph,
+    network: frontend.Network | ir.Graph,
     config: Config | None = None,
     *,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
+    example_inputs: Any = None,
     tiling: str = "free",
     keep_tensors: bool = False,
     host: HostCost | str | Path | None = None,
@@ -353,13 +355,16 @@ def compile_network(
     Parameters
     ----------
     network
-        An ONNX or TFLite file, a ``zoo:`` name, or a graph.
+        An ONNX or TFLite file, a ``zoo:`` name, what `quantise` returns, a `torch.nn.Module` that PT2E has quantised,
+        a `torch.export.ExportedProgram` of one, or a graph.
     config
         The accelerator; the default configuration when left out.
     shapes
         Input name -> sizes, for axes that an ONNX file leaves open. The batch is 1 where nothing is said.
     states
         Input name -> output name of each variable of an ONNX file. Without, pairs that are named as caches are.
+    example_inputs
+        What a PyTorch module takes: a tensor, a tuple of its arguments, or a mapping of these by name.
     tiling, keep_tensors, effort, exact
         See `dovetail.sw.compiler.options.Options`.
     host
@@ -370,11 +375,13 @@ def compile_network(
     NetworkError, CompileError
         One line that names the node or layer, the rule and the way out.
     """
+    if not isinstance(config, Config | None):
+        raise CompileError(f"config must be a dovetail.Config, not {type(config).__name__}")
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
     options = Options(tiling, keep_tensors, cost, effort, exact)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
-    source = frontend.parse(frontend.read(network, states), shapes)
+    source = frontend.parse(frontend.read(network, states, example_inputs), shapes)
     return CompiledNetwork(generate(simplify(source.graph), config or Config(), options), source)
 
 
