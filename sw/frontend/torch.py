@@ -1,16 +1,17 @@
 """PyTorch modules and exported programs become ONNX networks in memory, by PyTorch's own exporter.
 
-`torch.export` captures a module with its example inputs, `torch.onnx` translates what was captured. What PT2E quantised
-(torchao) has `quantized_decomposed` operators, which become QuantizeLinear and DequantizeLinear, with the same integers.
+`torch.export` captures a module with its example inputs, `torch.onnx` translates what was captured. What torchao's PT2E
+has quantised holds `quantized_decomposed` operators: these become QuantizeLinear and DequantizeLinear.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import numpy as np
@@ -63,11 +64,11 @@ def from_torch(network: Any, example_inputs: Any = None) -> NetworkFile:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what PyTorch says about itself: deprecations, and packages that it does not find."""
+    """Without what PyTorch prints: deprecations, packages that it does not find, graphs that it gives up."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -183,7 +184,9 @@ def _forget_origin(graph: onnx.GraphProto) -> None:
 def _table(program: Any) -> dict[Any, Any]:
     """Operators that are translated here: onnxscript's form leaves out the bounds of integers."""
     targets = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    return {target: _quantize for target in targets if str(target) == "quantized_decomposed.quantize_per_tensor.default"}
+    return {
+        target: _quantize for target in targets if str(target) == "quantized_decomposed.quantize_per_tensor.default"
+    }
 
 
 def _quantize(input: Any, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: int) -> Any:

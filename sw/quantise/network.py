@@ -33,8 +33,8 @@ def quantise_network(
     ----------
     network: a float ONNX or TFLite file, a `torch.nn.Module` or a `torch.export.ExportedProgram`.
     samples: calibration inputs, each as the float network takes it: the array of the only input, a tuple of arrays, or
-        arrays by input name. NumPy's arrays or tensors; a first axis of 1 may be left out. Steps, in order, of a network
-        with variables. Or an .npz or .npy file, or a folder of them.
+        arrays by input name. NumPy's arrays or tensors; a first axis of 1 may be left out. In order where the network
+        has variables. Or an .npz or .npy file, or a folder of them.
     scheme: the words of `dovetail quantise --scheme`.
     shapes, states, example_inputs: as of `dovetail.compile`.
 

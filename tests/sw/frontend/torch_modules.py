@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+VECTOR = (1, 20)
 IMAGE = (1, 3, 16, 16)
 TOKENS = (1, 8, 16)
 
@@ -66,3 +67,27 @@ def inputs(shape: tuple[int, ...], count: int, seed: int = 1) -> list[Any]:
     """Random inputs."""
     torch.manual_seed(seed)
     return [torch.randn(shape) for _ in range(count)]
+
+
+def quantised_by_pt2e(kind: type[nn.Module], shape: tuple[int, ...], form: str) -> Any:
+    """A module that torchao's PT2E flow has quantised.
+
+    ``form``: "per-channel" or "per-tensor" weights; "unfolded": these in float, quantised in the graph; "trained": by
+    the flow of quantisation-aware training; "dynamic": scales that each run finds.
+    """
+    from torchao.quantization.pt2e import move_exported_model_to_eval
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+    from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+
+    trained = form == "trained"
+    settings = get_symmetric_quantization_config(
+        is_per_channel=form != "per-tensor", is_qat=trained, is_dynamic=form == "dynamic"
+    )
+    module, samples = made(kind).train(trained), inputs(shape, 16)
+    captured = torch.export.export(module, (samples[0],)).module()
+    prepared = (prepare_qat_pt2e if trained else prepare_pt2e)(captured, XNNPACKQuantizer().set_global(settings))
+    for sample in samples:
+        prepared(sample)
+    if trained:
+        move_exported_model_to_eval(prepared)
+    return convert_pt2e(prepared, fold_quantize=form != "unfolded")
