@@ -78,7 +78,7 @@ def test_a_cost_is_that_of_the_compiled_network(workers: LocalWorkers, file: Spa
 def test_a_failure_is_an_outcome(workers: LocalWorkers, file: SpaceNetwork) -> None:
     first, second = outcomes(workers, file, [7, CONFIG])
     assert first.cost is None
-    assert "'int' object has no attribute" in first.error
+    assert first.error == "config must be a dovetail.Config, not int"
     assert not first.lost
     assert second.cost
 
