@@ -1,6 +1,6 @@
 """Counts the cycles of a run, and what the units do in them."""
 
-from amaranth import Array, Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -81,26 +81,29 @@ class Statistics(wiring.Component):
             next_turn.eq(next_turn + self.running),
         ]
 
-        few = [Signal(exact_log2(COUNTERS), name=f"few{n}") for n in range(COUNTERS)]
+        # Bit k of all counters' own bits is in register k: one step for all, without carry chains, of which so few bits
+        # would take more.
+        few = [Signal(COUNTERS, name=f"few{k}") for k in range(exact_log2(COUNTERS))]
         counts = Signal(COUNTERS)
         cleared = Signal(COUNTERS, init=-1)  # its row counts as zero
-        for unit, activity in zip(Unit, self.activity, strict=True):
-            active = [activity.busy, activity.config, activity.token]
-            active.append(~Cat(active).any())
-            for n, this in enumerate(active, len(STALLS) * unit):
-                m.d.sync += counts[n].eq(self.running & this)
-                for k, bit in enumerate(few[n]):  # no carry chain: of so few bits it would take more
-                    m.d.sync += bit.eq(bit ^ (counts[n] & few[n][:k].all()))
-        with m.If(take), m.Switch(turn):
-            for n, own in enumerate(few):
-                with m.Case(n):
-                    m.d.sync += [own.eq(0), cleared[n].eq(0)]
-        with m.If(self.clear):
-            m.d.sync += [cleared.eq(-1), *(own.eq(0) for own in few)]
+        has_turn = Signal(COUNTERS)
+        states: list[Value] = []
+        for activity in self.activity:
+            active = Cat(activity.busy, activity.config, activity.token)
+            states += [active, ~active.any()]
+        m.d.comb += has_turn.eq(take << turn)
+        m.d.sync += [
+            counts.eq(Cat(states) & self.running.replicate(COUNTERS)),
+            cleared.eq(Mux(self.clear, -1, cleared & ~has_turn)),
+        ]
+        carry: Value = counts
+        for bits in few:
+            m.d.sync += bits.eq(Mux(self.clear, 0, (bits ^ carry) & ~has_turn))
+            carry &= bits
 
         m.submodules.rows = rows = memory.Memory(shape=32, depth=COUNTERS, init=[])
         read, write = rows.read_port(domain="comb"), rows.write_port()
-        row, more, total = Signal(32), Signal.like(few[0]), Signal(32)
+        row, more, total = Signal(32), Signal(len(few)), Signal(32)
         one, answer = Signal(), Signal()
         m.d.comb += [
             read.addr.eq(turn),
@@ -111,7 +114,7 @@ class Statistics(wiring.Component):
         ]
         m.d.sync += [
             row.eq(Mux(cleared.bit_select(turn, 1), 0, read.data)),
-            more.eq(Array(few)[turn]),
+            more.eq(Cat(bits.bit_select(turn, 1) for bits in few)),
             one.eq(counts.bit_select(turn, 1)),
             total.eq((Cat(Const(1, 1), row) + Cat(one, more))[1:]),
             answer.eq(take & counter.ask & (turn == counter.number)),
