@@ -27,6 +27,8 @@ from dovetail.isa.timing.memory import SRAM_READ
 READERS = ("array_input", "array_weights", "vector", "store")
 WRITERS = ("load", "array", "vector")
 MODULE = "dovetail_sram"
+PIECE_BYTES = 8
+"""What computers work on at once. Verilator computes with what is wider word by word."""
 
 
 def read_bytes(config: Config, reader: str) -> int:
@@ -245,85 +247,110 @@ class Sram(wiring.Component):
 
 
 def module_of(config: Config) -> str:
-    """The name of the simulation form's module. A system may hold several of different sizes."""
-    return f"{MODULE}_{config.sram}x{8 * config.word_bytes}"
+    """The name of the simulation form's module. A system may hold several, of different sizes and ports."""
+    reads, writes = (
+        "_".join(str(few) for few in sizes.values()) for sizes in (_read_sizes(config), _write_sizes(config))
+    )
+    return f"{MODULE}_{config.sram}x{8 * config.word_bytes}_reads_{reads}_writes_{writes}"
+
+
+def _read_sizes(config: Config) -> dict[str, int]:
+    return {name: read_bytes(config, name) for name in READERS}
+
+
+def _write_sizes(config: Config) -> dict[str, int]:
+    return {name: write_bytes(config, name) for name in WRITERS}
 
 
 def sram_verilog(config: Config) -> str:
-    """The simulation form: one array of words, read and written whole. It is cleared when reset ends; a write may still
-    be pending when reset begins. The first pipeline stage holds an address, which is shorter than a word."""
-    word = config.word_bytes
-    width, byte_bits = 8 * word, exact_log2(word)
+    """The simulation form: one array of pieces, each as wide as a register of the computer that simulates, or a word if
+    that is less. It is cleared when reset ends; a write may still be pending when reset begins.
+
+    What is read waits in one of four places until it is shown, instead of going from register to register.
+    """
+    width, piece = 8 * config.word_bytes, min(config.word_bytes, PIECE_BYTES)
+    bits, byte_bits = 8 * piece, exact_log2(piece)
     address_bits = (config.sram - 1).bit_length()
-    row_bits = address_bits - byte_bits
-    size_bits = word.bit_length()
+    size_bits = config.word_bytes.bit_length()
+    cells = 1 << (address_bits - byte_bits)
+
+    def cell(k: int) -> str:
+        """The k-th piece from the one that is meant; behind the last comes the first."""
+        return f"cells[at + {address_bits - byte_bits}'d{k}]"
+
     ports = ["input clk", "input rst"]
+    variables = [
+        f"reg [{bits - 1}:0] cells [0:{cells - 1}]",
+        f"reg [{address_bits - byte_bits - 1}:0] at",
+        f"reg [{byte_bits + 2}:0] shift",
+        "reg [1:0] turn = 0",
+        "reg was_reset = 0",
+        "integer i",
+    ]
     body: list[str] = []
-    for n in range(len(READERS)):
+    for n, few in enumerate(_read_sizes(config).values()):
+        count = -(-few // piece)
         ports += [f"input r{n}_en", f"input [{address_bits - 1}:0] r{n}_addr", f"output reg [{width - 1}:0] r{n}_data"]
+        variables += [f"reg [3:0] r{n}_on_way = 0", f"reg [{address_bits - 1}:0] r{n}_at"]
+        variables += [f"reg [{bits - 1}:0] r{n}_waits{k} [0:3]" for k in range(count)]
+        shown = ", ".join(f"r{n}_waits{k}[turn + 2'd1]" for k in reversed(range(count)))
         body += [
-            f"  reg r{n}_en1 = 0, r{n}_en2 = 0, r{n}_en3 = 0, r{n}_en4 = 0;",
-            f"  reg [{address_bits - 1}:0] r{n}_at;",
-            f"  reg [{width - 1}:0] r{n}_q2, r{n}_q3, r{n}_q4;",
-            f"  wire [{row_bits - 1}:0] r{n}_row = r{n}_at[{address_bits - 1}:{byte_bits}];",
-            f"  wire [{row_bits - 1}:0] r{n}_next = r{n}_row + 1'd1;",
-            f"  wire [{byte_bits - 1}:0] r{n}_byte = r{n}_at[{byte_bits - 1}:0];",
+            f"if (r{n}_on_way[3]) r{n}_data <= {{{shown}}};",
+            f"if (r{n}_on_way[0]) begin",
+            f"  at = r{n}_at[{address_bits - 1}:{byte_bits}];",
+            f"  shift = {{r{n}_at[{byte_bits - 1}:0], 3'd0}};",
+            # Two shifts of the piece beyond, since one by all its bits is not what registers of a host do.
+            *(f"  r{n}_waits{k}[turn] = {cell(k)} >> shift | {cell(k + 1)} << 1 << ~shift;" for k in range(count)),
+            "end",
+            f"if (r{n}_en) r{n}_at = r{n}_addr;",
+            f"r{n}_on_way = {{r{n}_on_way[2:0], r{n}_en}};",
         ]
-    for n in range(len(WRITERS)):
+    for n, few in enumerate(_write_sizes(config).values()):
+        count = -(-few // piece)
         ports += [
             f"input w{n}_en",
             f"input [{address_bits - 1}:0] w{n}_addr",
             f"input [{size_bits - 1}:0] w{n}_size",
             f"input [{width - 1}:0] w{n}_data",
         ]
-        body += [
-            f"  wire [{row_bits - 1}:0] w{n}_row = w{n}_addr[{address_bits - 1}:{byte_bits}];",
-            f"  wire [{row_bits - 1}:0] w{n}_next = w{n}_row + 1'd1;",
-            f"  wire [{byte_bits - 1}:0] w{n}_byte = w{n}_addr[{byte_bits - 1}:0];",
-            f"  reg [{width - 1}:0] w{n}_ones;",
-            f"  reg [{2 * width - 1}:0] w{n}_wide, w{n}_mask;",
-        ]
+        variables += [f"reg [{bits - 1}:0] w{n}_part{k}, w{n}_mask{k}" for k in range(count)]
+        ones = f"{bits}'h{(1 << bits) - 1:x}"
+        body += [f"if (w{n}_en) begin", f"  at = w{n}_addr[{address_bits - 1}:{byte_bits}];"]
+        body += [f"  shift = {{w{n}_addr[{byte_bits - 1}:0], 3'd0}};"]
+        for k in range(count):
+            first = piece * k
+            body += [
+                f"  w{n}_part{k} = w{n}_data[{8 * first} +: {bits}];",
+                f"  w{n}_mask{k} = w{n}_size >= {first + piece} ? {ones} : w{n}_size <= {first} ? {bits}'d0"
+                f" : ~({ones} << {{w{n}_size[{byte_bits - 1}:0], 3'd0}});",
+            ]
+        for k in range(count + 1):
+            here, before = range(count)[k : k + 1], range(count)[max(k - 1, 0) : k]
+            part, mask = (
+                " | ".join(
+                    [*(f"w{n}_{name}{j} << shift" for j in here), *(f"w{n}_{name}{j} >> 1 >> ~shift" for j in before)]
+                )
+                for name in ("part", "mask")
+            )
+            body += [f"  {cell(k)} = {cell(k)} & ~({mask}) | ({part}) & ({mask});"]
+        body += ["end"]
     body += [
-        f"  reg [{width - 1}:0] cells [0:{(1 << row_bits) - 1}];",
-        "  reg was_reset = 0;",
-        "  integer i;",
-        f"  initial for (i = 0; i < {1 << row_bits}; i = i + 1) cells[i] = {width}'d0;",
-        "  always @(posedge clk) begin",
+        "turn = turn + 1;",
+        f"if (was_reset & ~rst) for (i = 0; i < {cells}; i = i + 1) cells[i] = 0;",
+        "was_reset = rst;",
     ]
-    for n in range(len(READERS)):
-        body += [
-            f"    if (r{n}_en4) r{n}_data <= r{n}_q4;",
-            f"    if (r{n}_en3) r{n}_q4 <= r{n}_q3;",
-            f"    if (r{n}_en2) r{n}_q3 <= r{n}_q2;",
-            f"    if (r{n}_en1) begin",
-            f"      if (r{n}_byte == 0) r{n}_q2 <= cells[r{n}_row];",
-            f"      else r{n}_q2 <= {{cells[r{n}_next], cells[r{n}_row]}} >> {{r{n}_byte, 3'd0}};",
-            "    end",
-            f"    if (r{n}_en) r{n}_at <= r{n}_addr;",
-            f"    r{n}_en1 <= r{n}_en;",
-            f"    r{n}_en2 <= r{n}_en1;",
-            f"    r{n}_en3 <= r{n}_en2;",
-            f"    r{n}_en4 <= r{n}_en3;",
+    return "\n".join(
+        [
+            f"module {module_of(config)}({', '.join(ports)});",
+            *(f"  {variable};" for variable in variables),
+            f"  initial for (i = 0; i < {cells}; i = i + 1) cells[i] = 0;",
+            "  always @(posedge clk) begin",
+            *(f"    {line}" for line in body),
+            "  end",
+            "endmodule",
+            "",
         ]
-    for n in range(len(WRITERS)):
-        body += [
-            f"    if (w{n}_en) begin",
-            f"      w{n}_ones = {{{width}{{1'b1}}}} >> {{{size_bits}'d{word} - w{n}_size, 3'd0}};",
-            f"      w{n}_mask = {{{width}'d0, w{n}_ones}} << {{w{n}_byte, 3'd0}};",
-            f"      w{n}_wide = {{{width}'d0, w{n}_data}} << {{w{n}_byte, 3'd0}};",
-            f"      cells[w{n}_row] = (cells[w{n}_row] & ~w{n}_mask[{width - 1}:0])"
-            f" | (w{n}_wide[{width - 1}:0] & w{n}_mask[{width - 1}:0]);",
-            f"      if (w{n}_byte + w{n}_size > {word})",
-            f"        cells[w{n}_next] = (cells[w{n}_next] & ~w{n}_mask[{2 * width - 1}:{width}])"
-            f" | (w{n}_wide[{2 * width - 1}:{width}] & w{n}_mask[{2 * width - 1}:{width}]);",
-            "    end",
-        ]
-    body += [
-        "    was_reset <= rst;",
-        f"    if (was_reset & ~rst) for (i = 0; i < {1 << row_bits}; i = i + 1) cells[i] = {width}'d0;",
-        "  end",
-    ]
-    return "\n".join([f"module {module_of(config)}({', '.join(ports)});", *body, "endmodule", ""])
+    )
 
 
 def simulation_sources(config: Config) -> dict[str, str]:
