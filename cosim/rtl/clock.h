@@ -4,8 +4,9 @@
 // inputs count while the clock is low, and what happens at the rising edge depends on registers only. That needs a design
 // in which nothing else depends on `clk` than edges and latches that are open while it is low.
 //
-// DIRECT_PHASES: the generated code has the functions that are called here (see `verilate.py`); otherwise, and with waves,
-// it is eval().
+// DIRECT_PHASES: the generated code has the functions that are called here, and every trigger is the rising edge of
+// something that is low while `clk` is low (see `verilate.py`); otherwise, and with waves, it is eval(). CLOCK_IS_LOW
+// notes that all those have been low.
 #pragma once
 
 #include "Vdut.h"
@@ -13,30 +14,32 @@
 #if DIRECT_PHASES && !VM_TRACE
 #include "Vdut___024root.h"
 
-bool Vdut___024root___eval_phase__ico(Vdut___024root*);
-bool Vdut___024root___eval_phase__act(Vdut___024root*);
-bool Vdut___024root___eval_phase__nba(Vdut___024root*);
+void Vdut___024root___eval_ico(Vdut___024root*);
+void Vdut___024root___eval_triggers_vec__act(Vdut___024root*);
+void Vdut___024root___eval_nba(Vdut___024root*);
 
 struct Clock {
     static constexpr bool DIRECT = true;
     Vdut___024root* root = nullptr;
 
     Clock() = default;
-    explicit Clock(Vdut* top) : root(top->rootp) { top->eval(); }
+    explicit Clock(Vdut* top) : root(top->rootp) {
+        top->eval();
+        root->__VicoTriggered[0] = 1;
+    }
 
     // While the clock is low: what inputs lead to.
     void settle() {
-        root->__VicoFirstIteration = 1;
-        while (Vdut___024root___eval_phase__ico(root)) root->__VicoFirstIteration = 0;
-        Vdut___024root___eval_phase__act(root);
-        Vdut___024root___eval_phase__nba(root);
+        Vdut___024root___eval_ico(root);
+        CLOCK_IS_LOW(root);
     }
 
     // The rising edge, after settle() with the same inputs; and what registers lead to. `clk` stays high.
     void edge() {
         root->clk = 1;
-        Vdut___024root___eval_phase__act(root);
-        Vdut___024root___eval_phase__nba(root);
+        Vdut___024root___eval_triggers_vec__act(root);
+        root->__VnbaTriggered = root->__VactTriggered;
+        Vdut___024root___eval_nba(root);
     }
 };
 #else

@@ -44,7 +44,9 @@ COUNTED = ("-fprofile-use", "-Wno-missing-profile")
 SLOW = ("-O0",)
 """For what runs once per instance: constructors, initial values, the set-up of traces."""
 PHASES = {"eval_phase__ico", "eval_phase__act", "eval_phase__nba"}
-"""What an evaluation consists of, for a driver that calls these itself (see ``clock.h``)."""
+"""What an evaluation consists of, where a driver may call the steps of these itself (see ``clock.h``)."""
+BEFORE = re.compile(r"CData/\*0:0\*/ (__Vtrigprevexpr\w+);")
+"""What generated code keeps of a trigger, to know an edge."""
 RESET = re.compile(r"if \((vlSelfRef\.\w*(?:__DOT__reset|_clock_rst))\) \{")
 """What generated code does in a reset, of the simulation form. Marked as rare it does not lie between what runs every
 cycle, which fills the instruction cache."""
@@ -214,7 +216,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     fast = {work / f"{name}.cpp": (work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"]}
     for path, text in fast.items():
         path.write_text(RESET.sub(r"if (VL_UNLIKELY(\1)) {", text))
-    defines = [*design.defines, f"DIRECT_PHASES={int(_has_phases(''.join(fast.values())))}"]
+    defines = [*design.defines, *_direct("".join(fast.values()), (work / "Vdut___024root.h").read_text())]
     units: dict[str, list[str]] = {"FAST": [], "SLOW": []}
     for kind in units:
         names = [n for n in drivers if n.endswith(".cpp")] if kind == "FAST" else []
@@ -222,7 +224,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
         for n, group in enumerate(_grouped(names, work, JOBS if kind == "FAST" else 1)):
             units[kind].append(f"{kind.lower()}{n}")
             includes = "".join(f'#include "{name}"\n' for name in group)
-            text = "".join(f"#define {d.replace('=', ' ')}\n" for d in defines) + includes
+            text = "".join(f"#define {d.replace('=', ' ', 1)}\n" for d in defines) + includes
             (work / f"{units[kind][-1]}.cpp").write_text(text)
 
     def compiled(kind: str, *level: str) -> list[list[str]]:
@@ -241,10 +243,21 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     _run_all([[*link, LIBRARY]], work, log)
 
 
-def _has_phases(text: str) -> bool:
-    """Whether generated code evaluates in :data:`PHASES`, and in no others."""
-    found = set(re.findall(r"Vdut___024root___(eval_phase__\w+)\(", text))
-    return found == PHASES and "__VicoFirstIteration" in text
+def _direct(text: str, header: str) -> list[str]:
+    """What ``clock.h`` is told of the generated code ``text``. Its steps may be called without Verilator's loops around
+    them when it evaluates in :data:`PHASES`, in no others, and all triggers are rising edges, of ``clk`` or of ``clk``
+    and something else."""
+    before = BEFORE.findall(header)
+    rising = re.findall(r"\(~ \(IData\)\(vlSelfRef\.(__Vtrigprevexpr\w+)\)\)", text)
+    gated = re.findall(r"(__Vtrigprevexpr\w+)__0 = \(\(IData\)\(vlSelfRef\.clk\)\s+& \(IData\)\([\w.]+\)\);", text)
+    direct = (
+        set(re.findall(r"Vdut___024root___(eval_phase__\w+)\(", text)) == PHASES
+        and header.count("__Vtrigprevexpr") == len(before)
+        and sorted(rising) == sorted(before)
+        and {"__Vtrigprevexpr___TOP__clk__0", *(f"{name}__1" for name in gated)} == set(before)
+    )
+    falls = "".join(f"(root)->{name} = " for name in before)
+    return [f"DIRECT_PHASES={int(direct)}", f"CLOCK_IS_LOW(root)=({falls}0)"]
 
 
 def _grouped(names: Sequence[str], work: Path, groups: int) -> Iterator[list[str]]:

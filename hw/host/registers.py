@@ -1,6 +1,6 @@
 """The host's register block behind AXI4-Lite."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -123,14 +123,15 @@ class Host(wiring.Component):
         write = Signal()
         m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~write & ~bus.bvalid)
         m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
-        lanes = Signal(32)
-        m.d.comb += lanes.eq(Cat(bit.replicate(8) for bit in bus.wstrb))
 
         def merged(old: Signal) -> Value:
-            return bus.wdata & lanes | old & ~lanes
+            """What is written, byte by byte. A term of its own for each register: what they shared a simulator would
+            compute in every cycle."""
+            held = Cat(old, Const(0, 32 - len(old)))
+            return Cat(Mux(on, bus.wdata.word_select(n, 8), held.word_select(n, 8)) for n, on in enumerate(bus.wstrb))
 
         def given(field: Field) -> Value:
-            return (bus.wdata & lanes)[field.low]
+            return bus.wdata[field.low] & bus.wstrb[field.low // 8]
 
         m.d.sync += self.start.eq(0)
         with m.If(self.ended):
@@ -145,7 +146,9 @@ class Host(wiring.Component):
                         m.d.sync += bus.bresp.eq(OKAY)
                         if register.name == "CONTROL":
                             m.d.sync += self.start.eq(given(CONTROL_START) & ~self.busy)
-                            m.d.sync += irq_enable.eq(Mux(lanes[CONTROL_IRQ.low], given(CONTROL_IRQ), irq_enable))
+                            m.d.sync += irq_enable.eq(
+                                Mux(bus.wstrb[CONTROL_IRQ.low // 8], given(CONTROL_IRQ), irq_enable)
+                            )
                         elif register.name == "STATUS":
                             with m.If(given(STATUS_DONE)):
                                 m.d.sync += done.eq(0)
