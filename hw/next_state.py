@@ -26,6 +26,9 @@ LOGIC = re.compile(r"^  always @\* begin\n    if \(\\\$auto\$\S+ \) begin end\n(
 ASSIGNED = re.compile(r"^( +)(\{ [^}=]* \}|(?:\\\S+ |\w+)(?: ?\[[^]]*\])?) *= ", re.M)
 """(spaces, what is assigned: a signal, part of one, or parts in braces)"""
 
+RESET = re.compile(rf"    if \((\w*rst)\) begin\n      ({NAME}) = (.*);\n    end\n\Z")
+"""(reset, next state, value in a reset), which Amaranth writes last"""
+
 
 def clocked(text: str) -> str:
     """Verilog of modules, whose next states are in the blocks of their clocks. A next state that anything else reads
@@ -66,8 +69,15 @@ def _signals(parts: str) -> list[str]:
 
 def _block(register: str, name: str, statements: str) -> str:
     """Statements of the clock's block. A register that holds its value unless something happens is written where it
-    happens: no copy for what stays."""
-    holds, rest = statements.split("\n", 1)
-    if holds != f"    {name} = {register};":
-        return f"{statements}    {register} <= {name};\n"
-    return ASSIGNED.sub(lambda found: f"{found[1]}{found[2].replace(name, register)} <= ", rest)
+    happens: no copy for what stays. What a reset does comes first: Verilator tests it once for all that follows."""
+    reset = RESET.search(statements)
+    if reset and reset[2] == name:
+        rest = _block(register, name, statements[: reset.start()])
+        lines = "".join(f"  {line}" for line in rest.splitlines(keepends=True))
+        return f"    if ({reset[1]}) begin\n      {register} <= {reset[3]};\n    end else begin\n{lines}    end\n"
+    first, rest = statements.split("\n", 1)
+    if first == f"    {name} = {register};":
+        return ASSIGNED.sub(lambda found: f"{found[1]}{found[2].replace(name, register)} <= ", rest)
+    if not rest and first.startswith(f"    {name} = "):
+        return f"    {register} <= {first.partition(' = ')[2]}\n"
+    return f"{statements}    {register} <= {name};\n"
