@@ -8,6 +8,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.array.depthwise import WordPass
 from dovetail.hw.array.passing import PixelPass, WeightLoads, pixel_bits, records_at_most
 from dovetail.hw.array.registers import ArrayOperation
+from dovetail.hw.common.clocking import gate_clock
 from dovetail.hw.common.walk import PARTS, PixelWalk, Place, Position, count_loops
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.given import MAX_LANES, MAX_STRIPE, PIXEL_LANES
@@ -100,7 +101,13 @@ class TapWalk(wiring.Component):
         Input blocks of the step, and of the next one. Two cycles after ``advance``.
     tap
         Where the tap is, relative to an output pixel's place in the input. Two cycles after ``advance``.
+    awake
+        A register of the block may change at the end of the cycle.
     """
+
+    SETTLES = 8
+    """Cycles after ``load`` and ``advance`` in which registers may change: these and those of ``onward``, what follows
+    from them, and a few to spare."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -113,12 +120,16 @@ class TapWalk(wiring.Component):
                 "blocks": Out(range(config.most_sets + 1)),
                 "following": Out(range(config.most_sets + 1)),
                 "tap": Out(Position(config)),
+                "awake": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
+        settling, moves = Signal(self.SETTLES), operation.load | self.advance
+        m.d.sync += settling.eq(Cat(moves, settling))
+        m.d.comb += self.awake.eq(moves | settling.any())
         blocks: Value = regs.KC.blocks
         column, columns = regs.KX_STEP, regs.GEOMETRY.kw
         if config.depth_conv:  # a step takes several taps of a kernel row
@@ -216,6 +227,8 @@ class ArrayLoops(wiring.Component):
     ----------
     config
         The accelerator.
+    simulation
+        For Verilator: the clocks of blocks that rest are gated (:mod:`dovetail.hw.common.clocking`).
 
     Members
     -------
@@ -237,8 +250,9 @@ class ArrayLoops(wiring.Component):
         Pulse: reads from the next window on see what it wrote.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, simulation: bool = False) -> None:
         self.config = config
+        self.simulation = simulation
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),
@@ -276,7 +290,8 @@ class ArrayLoops(wiring.Component):
         live = Signal()
         last_step, first_step, first_stripe = Signal(), Signal(), Signal()
         last_stripe, last_block = Signal(), Signal()
-        m.submodules.taps = taps = TapWalk(config)
+        taps = TapWalk(config)
+        m.submodules.taps = gate_clock(m, taps, awake=taps.awake, name="array_taps", simulation=self.simulation)
         wiring.connect(m, wiring.flipped(operation), taps.operation)
         m.d.comb += [taps.advance.eq(advance), taps.onward.eq(last_stripe)]
 
@@ -486,7 +501,9 @@ class ArrayLoops(wiring.Component):
                 step = Mux(operation.depthwise & operation.slides, slid, step)
             m.d.sync += x_step.eq(step)
         if config.depth_conv:
-            m.submodules.words = slots = WordPass(config)
+            slots = WordPass(config)
+            awake = operation.load | operation.depthwise | ~slots.passed
+            m.submodules.words = gate_clock(m, slots, awake=awake, name="array_words", simulation=self.simulation)
             wiring.connect(m, wiring.flipped(operation), slots.operation)
             m.d.comb += [
                 slots.begin.eq(opens & ~to_old & operation.depthwise),

@@ -74,11 +74,11 @@ class ArrayCore(wiring.Component):
         registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
         for name, block, awake in (
             ("registers", registers, registers.awake),
-            ("weights", weights, weights.awake | drain.awake),
+            ("weights", weights, weights.awake),
             ("drain", drain, drain.awake),
         ):
             m.submodules[name] = gate_clock(m, block, awake=awake, name=f"array_{name}", simulation=self.simulation)
-        m.submodules.loops = loops = ArrayLoops(config)
+        m.submodules.loops = loops = ArrayLoops(config, simulation=self.simulation)
         m.submodules.window = window = WindowReads(config)
         m.submodules.multipliers = multipliers = MultiplierArray(config, operand=operand)
         m.submodules.accumulator = accumulator = Accumulator(config, rows=ROWS)
@@ -91,6 +91,7 @@ class ArrayCore(wiring.Component):
             loops.settled.eq(drain.settled),
             window.regs.eq(regs),
             weights.record_row.eq(drain.record_row),
+            weights.drains.eq(drain.awake),
             drain.stripes.eq(loops.stripes),
             drain.records.eq(weights.records),
             drain.accumulators.eq(accumulator.drained),
@@ -157,7 +158,10 @@ class ArrayCore(wiring.Component):
                 for n in range(1, most_visits(config) + 1):
                     with m.Case(n):
                         m.d.comb += drain.filled.eq(line[after + n])
-            m.submodules.sliding = sliding = SlidingWords(config)
+            sliding = SlidingWords(config)
+            m.submodules.sliding = gate_clock(
+                m, sliding, awake=operation.depthwise, name="array_sliding", simulation=self.simulation
+            )
             taps = tap_operands(config, sliding.seen, taps=operation.taps)
             m.d.comb += [
                 sliding.extra.eq(regs.MODE.extra),

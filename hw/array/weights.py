@@ -1,7 +1,7 @@
 """The weight stream and the matrix of MAT_MUL: reads them, holds the weights in use and the next ones, and the
 requantisation records."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -10,7 +10,7 @@ from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
 from dovetail.hw.array.registers import ArrayOperation, most_visits
-from dovetail.hw.common.clocking import delayed
+from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import SramRead
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
@@ -79,6 +79,8 @@ class ArrayWeights(wiring.Component):
         channels.
     records
         That row, a Record per lane, one cycle later.
+    drains
+        ``records`` are looked at: they change in no other cycles.
     awake
         Something but ``records`` is about to change.
 
@@ -109,6 +111,7 @@ class ArrayWeights(wiring.Component):
                 "operands": Out(operand * config.weight_bytes * weight_lanes(config)),
                 "record_row": In(range(BUFFERS * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
+                "drains": In(1),
                 "awake": Out(1),
             }
         )
@@ -183,7 +186,8 @@ class ArrayWeights(wiring.Component):
             self.port.addr.eq(Cat(Const(0, shift), (regs.W_ADDR[shift:] + index_3)[: len(self.port.addr) - shift])),
         ]
         if config.matmul:
-            m.submodules.matrix_reads = reads = MatrixReads(config)
+            reads = MatrixReads(config)
+            m.submodules.matrix_reads = self._gated(m, reads, "matrix", operation.load | operation.matrix)
             m.d.comb += [
                 reads.restart.eq(operation.load),
                 reads.fetch.eq(fetch),
@@ -219,6 +223,10 @@ class ArrayWeights(wiring.Component):
         m.d.sync += on_its_way.eq(Cat(fetches, on_its_way))
         m.d.comb += self.awake.eq(operation.load | self.swap | self.step | fetches | on_its_way.any())
         return m
+
+    def _gated(self, m: Module, block: Elaboratable, name: str, awake: Value) -> Elaboratable:
+        """A block of this one, whose clock is gated where Verilator simulates it."""
+        return gate_clock(m, block, awake=awake, name=f"array_{name}", simulation=self.operand == WIDE_OPERAND)
 
     def _use_sets(self, m: Module, shadow: Signal, begins: Value, comes: Value, completes: Value) -> None:
         """Weights of several input blocks: ``shadow`` is one block's from the cycle after ``completes`` on. They are
@@ -328,10 +336,11 @@ class ArrayWeights(wiring.Component):
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
         config = self.config
-        m.submodules.records = cells = memory.Memory(
+        cells = memory.Memory(
             shape=data.ArrayLayout(Record, config.requant_lanes), depth=BUFFERS * self.groups, init=[]
         )
         write, read = cells.write_port(granularity=1), cells.read_port()
+        m.submodules.records = self._gated(m, cells, "records", self.drains | write.en.any())
         per_word = config.word_bytes // RECORD_BYTES
         ranges = {"slot": per_word, "lane": config.requant_lanes, "group": self.groups}
         slot, lane, group = (Signal(range(max(n, 2)), name=name) for name, n in ranges.items())
