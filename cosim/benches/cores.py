@@ -12,6 +12,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge, Timer
 
+from dovetail.hw.common.ports import GROUP
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim
 from dovetail.isa.instructions.table import PAGE_BYTES, REGISTERS, Cause, Op, Unit
@@ -136,7 +137,9 @@ class CoreDriver:
         """Write registers, one a cycle."""
         self._port("cfg__en").value = 1
         for name, value in values.items():
-            self._port("cfg__index").value = REGISTERS[self.unit][name].index
+            group, place = divmod(REGISTERS[self.unit][name].index, GROUP)
+            self._port("cfg__group").value = 1 << group
+            self._port("cfg__place").value = 1 << place
             self._port("cfg__value").value = value
             await RisingEdge(self.dut.clk)
         self._port("cfg__en").value = 0

@@ -14,6 +14,8 @@ from typing import Any
 from dovetail.flows.fpga.carry import shorten_carries
 from dovetail.flows.fpga.design.boards import CROWDED, RESOURCES, Board
 from dovetail.flows.fpga.design.pll import MHZ, Dividers
+from dovetail.flows.fpga.luts import save_luts
+from dovetail.flows.fpga.macros.copies import copy_flip_flops
 from dovetail.flows.fpga.macros.place import place_macros
 from dovetail.flows.fpga.macros.sites import Sites, question
 from dovetail.flows.fpga.products import register_products
@@ -184,7 +186,7 @@ class Builder:
             raise BuildError(f"yosys failed ({folder / 'yosys.log'}): {complaint(done)}")
         cells = Counter(netlist_cells(folder / STATISTICS))
         if self.family == "ecp5":
-            cells.update(rewrite(folder / f"{NAME}.json", shorten_carries, register_products))
+            cells.update(rewrite(folder / f"{NAME}.json", shorten_carries, register_products, save_luts))
         used = netlist_resources(cells, self.family)
         if self.family == "gowin":
             used["lut"] += pass_throughs(folder / f"{NAME}.syn.json")
@@ -195,8 +197,11 @@ class Builder:
         """Run nextpnr with every seed; where hardly a multiplier is left, with their places and those of block RAMs."""
         if self._crowded(netlist) and self.family == "ecp5":
             sites = self._sites(netlist)
-            rewrite(netlist.folder / f"{NAME}.json", lambda module: place_macros(module, sites))
-            self.say("placed: multipliers and block RAMs")
+            copies = rewrite(
+                netlist.folder / f"{NAME}.json",
+                lambda module: copy_flip_flops(module, place_macros(module, sites)),
+            )
+            self.say(f"placed: multipliers and block RAMs; copied: {copies.total():,} flip-flops")
         with ThreadPoolExecutor(self.options.jobs) as pool:
             return list(pool.map(lambda seed: self._place(netlist, seed), self.options.seeds))
 

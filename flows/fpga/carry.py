@@ -232,7 +232,7 @@ def _rewrite(netlist: Netlist, chain: Chain) -> None:
     if len(halves) % 2 == 0 and begin.pins() is not None:
         if halves[0].sum != NOTHING:
             p = halves[0].p
-            netlist.cells[f"{chain.cells[0]}_LUT4_Z"] = _lut(p, chain.first, halves[0].sum, model)
+            netlist.cells[f"{chain.cells[0]}_LUT4_Z"] = lut_cell(p, chain.first, halves[0].sum, model)
         halves[0] = begin
     else:
         halves.insert(0, Half(NEVER, Table((), chain.first), NOTHING))
@@ -251,7 +251,7 @@ def _beginning(half: Half, first: int) -> Half:
     return Half(Table(half.nets, 0), carry, NOTHING)
 
 
-def _lut(p: Table, first: int, to: Bit, model: Mapping[str, Any]) -> dict[str, Any]:
+def lut_cell(p: Table, first: int, to: Bit, model: Mapping[str, Any]) -> dict[str, Any]:
     """A LUT for the sum of a half whose carry is ``first``."""
     size = len(p.nets)
     init = sum((p.ones >> (n & (1 << size) - 1) & 1 ^ first) << n for n in range(1 << len(PINS)))

@@ -181,9 +181,10 @@ class SlidingWords(wiring.Component):
         with m.If(self.token):
             m.d.sync += words.eq(Cat(spread, chain))
         part = 8 * config.acc_lanes
+        visits = most_visits(config)
         with m.Switch(self.visit):
-            for n in range(most_visits(config)):
-                with m.Case(n):
+            for n in range(visits):
+                with m.Case(n) if n + 1 < visits else m.Default():
                     seen = (words.word_select(slot, width)[part * n :][:part] for slot in range(count))
                     m.d.sync += self.seen.eq(Cat(Cat(channels, Const(0, part - len(channels))) for channels in seen))
         if config.word_columns > 1:
@@ -225,11 +226,12 @@ class SlidingWords(wiring.Component):
 
 
 def tap_operands(config: Config, seen: Value, *, taps: Value) -> list[Value]:
-    """Per multiplier (pixel lane, input lane, output lane) the byte that it takes, zero on lanes without a tap."""
+    """Per multiplier (pixel lane, input lane, output lane) the byte that it takes. ``taps``: a bit per input lane that
+    has a tap; zero on others."""
     operands: list[Value] = []
     for pixel in range(config.pixel_lanes):
         for lane in range(config.ic_lanes):
             word = seen.word_select(lane * config.pixel_lanes + pixel, 8 * config.oc_lanes)
-            word = Mux(lane < taps, word, Const(0, len(word))) if lane else word
+            word = Mux(taps[lane], word, Const(0, len(word))) if lane else word
             operands += [word.word_select(n, 8) for n in range(config.oc_lanes)]
     return operands

@@ -194,13 +194,14 @@ class ArrayRegisters(wiring.Component):
             with m.If(pairs):
                 m.d.comb += most_sets.eq(Mux(parted | (regs.X_STEP >= PAIR_STEPS), 0, config.pair_sets))
 
-        # 1: ends of the regions; sizes.
+        # 1: ends of the regions; sizes and their limits.
         regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
         *read, output = regions.values()
         present = [1] * len(regions)  # whether the operation has the region
         if config.matmul:
             present[-2] = operation.matrix
         zero, large, misaligned = Signal(), Signal(), Signal()
+        sets_limit, pixels_limit = Signal.like(most_sets), Signal.like(most_pixels)
         sizes: list[Value] = [
             *(region.size.any() for name, region in regions.items() if name != "B"),
             *(region.size.any() | ~matrix for name, region in regions.items() if name == "B"),
@@ -230,10 +231,9 @@ class ArrayRegisters(wiring.Component):
                 operation.pairs.eq(pairs),
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
+                sets_limit.eq(most_sets),
+                pixels_limit.eq(most_pixels),
                 zero.eq(~Cat(sizes).all()),
-                large.eq(
-                    (regs.BLOCKS.last > channels) | (regs.STRIPE.pixels > most_pixels) | (regs.KC.group >= most_sets)
-                ),
                 misaligned.eq(regs.W_ADDR[:low].any() | regs.W_BYTES[:low].any()),
             ]
 
@@ -242,6 +242,11 @@ class ArrayRegisters(wiring.Component):
         with m.If(compare):
             m.d.sync += [
                 *(region.touched() for region in regions.values()),
+                large.eq(
+                    (regs.BLOCKS.last > operation.channels)
+                    | (regs.STRIPE.pixels > pixels_limit)
+                    | (regs.KC.group >= sets_limit)
+                ),
                 outside.eq(
                     Cat(region.outside() & has for region, has in zip(regions.values(), present, strict=True)).any()
                 ),

@@ -112,7 +112,7 @@ class ArrayCore(wiring.Component):
         assert settles == to_accumulator(config)
         step = Step(Signal.like(loops.step.as_value(), name="step"))
         m.d.comb += step.eq(loops.step)
-        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), max(begins, arrives + 3))]
+        steps = [Step(value) for value in delayed(m, "steps", step.as_value(), max(begins, arrives + 2))]
         begun = steps[begins]
         if config.depth_conv:
             begun = Step(Signal.like(step.as_value(), name="begun"))
@@ -137,8 +137,10 @@ class ArrayCore(wiring.Component):
             if config.depth_conv:
                 # The weights of a set are in use for some cycles more.
                 fetches = Mux(operation.depthwise, delayed(m, "fetch", fetches, 2)[-1], fetches)
-                with m.If(operation.depthwise):
-                    m.d.comb += weights.swap.eq(steps[arrives + 3].swap)
+                # A register: it enables all weights.
+                swap = Signal()
+                m.d.sync += swap.eq(Mux(operation.depthwise, steps[arrives + 2].swap, steps[begins].swap))
+                m.d.comb += weights.swap.eq(swap)
         else:
             waits = delayed(m, "fetch", fetches, gather(config) - 1)[-1]
             fetches = Mux(operation.depthwise, fetches, waits) if config.depth_conv else waits
@@ -162,15 +164,20 @@ class ArrayCore(wiring.Component):
             m.submodules.sliding = gate_clock(
                 m, sliding, awake=operation.depthwise, name="array_sliding", simulation=self.simulation
             )
-            taps = tap_operands(config, sliding.seen, taps=operation.taps)
+            comes, taps = Signal(), Signal(config.ic_lanes)
+            coming = steps[arrives - 1]
+            m.d.sync += [
+                comes.eq(coming.reads & ~coming.old & operation.depthwise),
+                taps.eq(Cat(lane < operation.taps for lane in range(config.ic_lanes))),
+            ]
             m.d.comb += [
                 sliding.extra.eq(regs.MODE.extra),
                 sliding.columns.eq(operation.columns),
-                sliding.comes.eq(came.reads & ~came.old & operation.depthwise),
+                sliding.comes.eq(comes),
                 sliding.bytes.eq(self._coming(window, regs.QUANT.zero_in)),
                 sliding.token.eq(steps[arrives + 1].token),
                 sliding.visit.eq(begun.index),
-                multipliers.taps.eq(Cat(taps)),
+                multipliers.taps.eq(Cat(tap_operands(config, sliding.seen, taps=taps))),
             ]
 
         # Old values, in place of sums.

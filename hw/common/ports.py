@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-from amaranth import unsigned
+from amaranth import Cat, Value, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import built
@@ -102,11 +103,46 @@ class Entry(data.Struct):
     pc: unsigned(32)
 
 
+GROUP = 8
+"""Registers of a unit are written in groups of so many."""
+
+
+class Front(data.Struct):
+    """The front of a queue, from :func:`front`: an :class:`Entry`, and what would take long to see from it. ``group``,
+    ``place``: as :class:`ConfigPort` has them, of the register that a CFG writes; ``works``: it is an operation or
+    fetch. Without an entry ``group`` and ``works`` are 0."""
+
+    kind: EntryKind
+    code: unsigned(8)
+    waits: unsigned(4)
+    value: unsigned(32)
+    pc: unsigned(32)
+    group: unsigned(GROUP)
+    place: unsigned(GROUP)
+    works: 1
+
+
+def front(entry: Any, valid: Any) -> Value:
+    """A :class:`Front` with this entry, if ``valid``."""
+    bits = exact_log2(GROUP)
+    group, place = entry.code[bits : 2 * bits], entry.code[:bits]
+    writes = valid & (entry.kind == EntryKind.CFG)
+    return Cat(
+        entry,
+        *(writes & (group == n) for n in range(GROUP)),
+        *(place == n for n in range(GROUP)),
+        valid & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH)),
+    )
+
+
 class ConfigPort(wiring.Signature):
-    """Writes a unit's registers: with ``en``, ``value`` to the one at ``index``; ``clear`` zeroes all."""
+    """Writes a unit's registers: with ``en``, ``value`` to the n-th of the g-th :data:`GROUP` of them, of which bit g
+    of ``group`` and bit n of ``place`` are set; to none, if no bit of ``group`` is. ``clear`` zeroes all."""
 
     def __init__(self) -> None:
-        super().__init__({"clear": Out(1), "en": Out(1), "index": Out(6), "value": Out(32)})
+        super().__init__(
+            {"clear": Out(1), "en": Out(1), "group": Out(GROUP), "place": Out(GROUP), "value": Out(32)},
+        )
 
 
 class Check(wiring.Signature):

@@ -7,6 +7,7 @@ from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
+from dovetail.hw.common.ports import GROUP
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Instruction, Unit
 
@@ -28,9 +29,10 @@ def hold_registers(m: Module, cfg: Any, unit: Unit, registers: Any) -> None:
     words = registers.as_value()
     with m.If(cfg.clear):
         m.d.sync += words.eq(0)
-    with m.Elif(cfg.en), m.Switch(cfg.index):
+    with m.Elif(cfg.en):
         for register in REGISTERS[unit].values():
-            with m.Case(register.index):
+            group, place = divmod(register.index, GROUP)
+            with m.If(cfg.group[group] & cfg.place[place]):
                 m.d.sync += words.word_select(register.index, 32).eq(cfg.value)
 
 

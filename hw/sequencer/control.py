@@ -7,7 +7,8 @@ from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import Claims, Core, Entry, EntryKind, part
+from dovetail.hw.common.clocking import delayed
+from dovetail.hw.common.ports import Claims, Core, EntryKind, Front, part
 from dovetail.hw.sequencer.scoreboard import Claimant
 from dovetail.hw.sequencer.statistics import Activity
 from dovetail.isa.config.resolved import Config
@@ -69,7 +70,7 @@ class UnitControl(wiring.Component):
         self.unit = unit
         super().__init__(
             {
-                "entries": In(stream.Signature(Entry)),
+                "entries": In(stream.Signature(Front)),
                 "core": Out(Core(config)),
                 "claim": Out(Claimant(config)),
                 "completed": In(32).array(len(Unit)),
@@ -99,10 +100,12 @@ class UnitControl(wiring.Component):
         check = Signal(CHECK)  # the operation's way to its verification
 
         # Nothing is popped in the first cycles of a run, so the core's registers may be cleared in the second. With a
-        # register of this clock a simulator need not evaluate their next state while the core rests.
-        cleared = Signal()
-        m.d.sync += cleared.eq(self.clear)
+        # register of this clock a simulator need not evaluate their next state while the core rests. Only a fetch may
+        # be popped in the third one; for the other units a second register shares the way across the chip.
+        cleared = delayed(m, "cleared", self.clear, 1 if self.unit == Unit.LOAD else 2)[-1]
 
+        # From the queue to a unit's registers, which lie all over a chip, is far. So a CFG is written from when it is
+        # the oldest entry and the unit idle until it is popped: only the next operation sees it.
         ready, start = Signal(), Signal()
         # Units that have not completed so many operations; counts are below 2^30. A unit itself has, when it pops: what
         # was dispatched before the wait has left the queue.
@@ -130,10 +133,11 @@ class UnitControl(wiring.Component):
             reached.eq(reduce(or_, counts) == target),
             self.kept.eq(begins | self.waiting & ~reached),
             self.entries.ready.eq(~busy & ~self.halt & ~self.waiting),
-            start.eq(ready & ((entry.kind == EntryKind.OP) | (entry.kind == EntryKind.FETCH))),
+            start.eq(self.entries.ready & entry.works),
             core.cfg.clear.eq(cleared),
-            core.cfg.en.eq(ready & (entry.kind == EntryKind.CFG)),
-            core.cfg.index.eq(entry.code),
+            core.cfg.en.eq(~busy),
+            core.cfg.group.eq(entry.group),
+            core.cfg.place.eq(entry.place),
             core.cfg.value.eq(entry.value),
             core.start.eq(start),
             core.op.eq(entry.code),
@@ -158,7 +162,7 @@ class UnitControl(wiring.Component):
 
         m.d.comb += [
             self.idle.eq(~busy),
-            self.awake.eq(busy | start | core.cfg.en | core.cfg.clear),
+            self.awake.eq(busy | ready | core.cfg.clear),
             self.fetched.eq(core.done & fetching),
             self.fault.pc.eq(pc),
         ]

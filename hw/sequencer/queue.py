@@ -1,5 +1,6 @@
 """First in, first out: the instruction queue of a unit."""
 
+from collections.abc import Callable
 from typing import Any
 
 from amaranth import Module, Mux, Signal
@@ -17,6 +18,8 @@ class Queue(wiring.Component):
     ----------
     depth: entries held; a power of two of at least 2.
     entry: what an entry is.
+    shown, show: what ``o`` shows of it, if that is something else: its shape, and what makes it of an entry and whether
+        there is one, before the register. After ``clear`` it is 0.
 
     Members
     -------
@@ -30,13 +33,26 @@ class Queue(wiring.Component):
     An entry pushed in cycle d shows from d + 1 on; a place freed in cycle c takes an entry from c + 1 on.
     """
 
-    def __init__(self, *, depth: int, entry: Any = Entry) -> None:
+    def __init__(
+        self,
+        *,
+        depth: int,
+        entry: Any = Entry,
+        shown: Any = None,
+        show: Callable[[Any, Any], Any] = lambda entry, valid: entry,
+    ) -> None:
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two of at least 2, not {depth}")
         self.depth = depth
         self.entry = entry
+        self.show = show
         super().__init__(
-            {"i": In(stream.Signature(entry)), "o": Out(stream.Signature(entry)), "kept": In(1), "clear": In(1)}
+            {
+                "i": In(stream.Signature(entry)),
+                "o": Out(stream.Signature(shown or entry)),
+                "kept": In(1),
+                "clear": In(1),
+            }
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -63,8 +79,10 @@ class Queue(wiring.Component):
         ]
         # The oldest entry, and whether the level allows a push or pop, are in registers. So no path starts at the
         # memory or a comparison.
+        next_entry = Signal(self.entry)
+        m.d.comb += next_entry.eq(Mux(many, read.data, self.i.payload))
         with m.If(self.o.ready | ~self.o.valid):
-            m.d.sync += self.o.payload.eq(Mux(many, read.data, self.i.payload))
+            m.d.sync += self.o.payload.eq(self.show(next_entry, push | many))
         # `o.ready` only chooses between two next states. No carry chain waits for it: a bit of the level flips where
         # those below it are all ones, or all zeroes. `kept` comes last in a cycle, from a comparison of counts.
         taken = self.o.ready
@@ -85,5 +103,5 @@ class Queue(wiring.Component):
             m.d.sync += behind.eq(behind + 1)
         with m.If(self.clear):
             m.d.sync += [behind.eq(1), tail.eq(0), level.eq(0)]
-            m.d.sync += [full.eq(0), many.eq(0), self.o.valid.eq(0)]
+            m.d.sync += [full.eq(0), many.eq(0), self.o.valid.eq(0), self.o.payload.eq(0)]
         return m

@@ -4,7 +4,7 @@ from amaranth import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.common.ports import Core
+from dovetail.hw.common.ports import Core, Front, front
 from dovetail.hw.dma.load import PageWrite
 from dovetail.hw.sequencer.control import Fault, Trace, UnitControl
 from dovetail.hw.sequencer.frontend import PAGES_BITS, Frontend, parameter_members
@@ -70,7 +70,7 @@ class Sequencer(wiring.Component):
         controls, queues = {}, {}
         for unit in units:
             name = unit.name.lower()
-            m.submodules[f"{name}_queue"] = queues[unit] = queue = Queue(depth=QUEUE_DEPTH)
+            m.submodules[f"{name}_queue"] = queues[unit] = queue = Queue(depth=QUEUE_DEPTH, shown=Front, show=front)
             m.submodules[f"{name}_control"] = controls[unit] = control = UnitControl(config, unit=unit)
             wiring.connect(m, frontend.queues[unit], queue.i)
             wiring.connect(m, queue.o, control.entries)

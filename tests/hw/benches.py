@@ -8,6 +8,7 @@ from amaranth.sim import Simulator
 
 from dovetail.hw.common.axi import INCR
 from dovetail.hw.common.elaboration import checked
+from dovetail.hw.common.ports import GROUP
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.host import HOST_REGISTERS
 from dovetail.isa.timing.dma import BOUNDARY
@@ -122,6 +123,15 @@ def check_burst(address: int, beats: int, size: int, kind: int, width: int) -> N
     """AXI4's rules for a burst of whole beats."""
     assert kind == INCR and 1 << size == width and address % width == 0 and beats <= 256
     assert address // BOUNDARY == (address + beats * width - 1) // BOUNDARY, "burst crosses 4 KiB"
+
+
+def offer_register(ctx: Any, cfg: Any, index: int, value: int) -> None:
+    """Has a unit's register written at the end of this cycle, and of each until ``cfg.en`` is low again."""
+    group, place = divmod(index, GROUP)
+    ctx.set(cfg.en, 1)
+    ctx.set(cfg.group, 1 << group)
+    ctx.set(cfg.place, 1 << place)
+    ctx.set(cfg.value, value)
 
 
 async def host_write(ctx: Any, port: Any, name: str | int, value: int, strobe: int = 0xF) -> int:

@@ -8,11 +8,12 @@ from typing import Any
 
 import cocotb
 from amaranth.hdl import Const
+from amaranth.utils import exact_log2
 from cocotb.triggers import RisingEdge
 
 from dovetail.cosim.benches.bench import Scoreboard, config, options, pauses, rng, start, until
 from dovetail.cosim.benches.streams import StreamDriver, StreamMonitor
-from dovetail.hw.common.ports import Entry, EntryKind
+from dovetail.hw.common.ports import GROUP, EntryKind, Front
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Unit
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.sw.random.programs.registers import operations
@@ -39,8 +40,10 @@ class CoreModel:
             await RisingEdge(dut.clk)
             assert int(dut.done.value) == self.completed, "done must count operations"
             assert dut.idle.value, "idle must be high without an operation"
-            if dut.core__cfg__en.value:
-                self._board.check(("cfg", int(dut.core__cfg__index.value), int(dut.core__cfg__value.value)))
+            popped = dut.entries__valid.value and dut.entries__ready.value
+            if popped and dut.core__cfg__en.value and (group := int(dut.core__cfg__group.value)):
+                index = GROUP * exact_log2(group) + exact_log2(int(dut.core__cfg__place.value))
+                self._board.check(("cfg", index, int(dut.core__cfg__value.value)))
             if dut.core__start.value:
                 fetch = bool(dut.core__fetch.value)
                 told = (
@@ -56,7 +59,7 @@ class CoreModel:
             dut.core__done.value = int(cycle == CHECK + duration)
             await RisingEdge(dut.clk)
             assert bool(dut.core__go.value) == (cycle == CHECK), "go must come CHECK cycles after start, once"
-            assert not dut.core__start.value and not dut.core__cfg__en.value, "nothing is popped while the core works"
+            assert not dut.core__start.value and not dut.core__cfg__en.value, "nothing is written while the core works"
             assert not dut.idle.value
         assert bool(dut.fetched.value) == fetch
         dut.core__done.value = 0
@@ -77,7 +80,7 @@ async def entries(dut: Any) -> None:
         if waits:
             on, target = waits[-1]
             assert completed[on] >= target, f"went on after a wait for {target}, but {on.name} has {completed[on]}"
-        entry = Entry.from_bits(payload)
+        entry = Front.from_bits(payload)
         if EntryKind(entry.kind) == EntryKind.WAIT:
             waits.append((Unit(int(entry.waits).bit_length() - 1), int(entry.value)))
 
@@ -105,8 +108,11 @@ async def entries(dut: Any) -> None:
         else:
             value = numbers.getrandbits(22) << 10
             board.expect(("fetch", 0, value))
+        group, place = divmod(code % GROUP**2, GROUP)
         fields = {"kind": kind, "code": code, "waits": waits_for, "value": value, "pc": n}
-        driver.send(Const.cast(Entry.const(fields)).value)
+        fields |= {"group": (kind == EntryKind.CFG) << group, "place": 1 << place}
+        fields["works"] = kind in (EntryKind.OP, EntryKind.FETCH)
+        driver.send(Const.cast(Front.const(fields)).value)
 
     async def others_work() -> None:
         while True:

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In
 
 from dovetail.cosim.formal.proofs.queue import first, oldest
 from dovetail.cosim.formal.properties import Opened, before
-from dovetail.hw.common.ports import Entry, EntryKind
+from dovetail.hw.common.ports import GROUP, Entry, EntryKind, Front, front
 from dovetail.hw.sequencer.control import OUTSTANDING_BITS, UnitControl
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.isa.config.resolved import Config
@@ -44,7 +44,7 @@ class ControlHarness(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        queue = Queue(depth=self.depth)
+        queue = Queue(depth=self.depth, shown=Front, show=front)
         control = UnitControl(self.config, unit=Unit.LOAD)
         m.submodules.queue = inner = Opened(queue)
         m.submodules.control = control_inner = Opened(control)
@@ -56,6 +56,7 @@ class ControlHarness(wiring.Component):
         popped, pushed = Signal(), Signal()
         operation = entry.kind == EntryKind.OP
         start = popped & (operation | (entry.kind == EntryKind.FETCH))
+        writes = Cat(core.cfg.en & core.cfg.group[n // GROUP] & core.cfg.place[n % GROUP] for n in range(GROUP**2))
         m.d.comb += [
             *(control.completed[unit].eq(completed[unit]) for unit in Unit),
             queue.clear.eq(self.clear),
@@ -101,7 +102,15 @@ class ControlHarness(wiring.Component):
             Assert(control.idle == ~(age.any() | working), "idle exactly while no operation or fetch is inside"),
             Assert(control.idle | ~popped, "nothing is popped while an operation is inside"),
             Assert(~self.halt | ~popped, "nothing is popped after a fault"),
-            Assert(~core.cfg.en | (control.idle & ~core.start), "registers change only while the unit is idle"),
+            Assert(
+                ~writes.any() | (control.idle & control.entries.valid & (entry.kind == EntryKind.CFG)),
+                "registers change only while the unit is idle, by a CFG that is the oldest entry",
+            ),
+            Assert(
+                ~writes.any() | (writes == 1 << entry.code[:6]) & (core.cfg.value == entry.value),
+                "the one that it names changes, to its value",
+            ),
+            Assert(~(popped & (entry.kind == EntryKind.CFG)) | writes.any(), "a CFG is written when it is popped"),
             Assert(core.start == start, "a core starts in the pop cycle"),
             Assert(core.go == (verify & ~fails), "go exactly CHECK cycles after the pop, if no check fails"),
             Assert(control.claim.granted == core.go, "a working operation has claimed its banks"),
@@ -217,6 +226,7 @@ class ControlHarness(wiring.Component):
             Assert(~(age.any() & working), "invariant: one operation at a time"),
             Assert(control_inner["check"] == Cat(age == n + 1 for n in range(CHECK)), "invariant: way to verification"),
             Assert(control.idle | (control_inner["fetching"] == fetching), "invariant: fetching"),
+            Assert(control.entries.valid | ~(entry.group.any() | entry.works), "invariant: no entry, nothing to do"),
             Assert(level + waiting <= self.depth, "invariant: level"),
             *oldest(queue, inner, cells[0].data, level, waiting),
         ]

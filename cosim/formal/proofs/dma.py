@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 
 from dovetail.cosim.formal.properties import Opened, before, stable
 from dovetail.hw.common.axi import INCR
+from dovetail.hw.common.ports import GROUP
 from dovetail.hw.dma.load import LoadCore
 from dovetail.hw.dma.store import BUFFER, StoreCore
 from dovetail.isa.config.resolved import Config
@@ -36,7 +37,8 @@ class _Control:
             idle.eq((age == 0) & ~self.working),
             core.cfg.clear.eq(harness.clear & idle & ~harness.start),
             core.cfg.en.eq(harness.cfg_en & idle & ~harness.start),
-            core.cfg.index.eq(harness.cfg_index),
+            core.cfg.group.eq(1 << harness.cfg_index[exact_log2(GROUP) :]),
+            core.cfg.place.eq(1 << harness.cfg_index[: exact_log2(GROUP)]),
             core.cfg.value.eq(harness.cfg_value),
             core.start.eq(harness.start & idle),
             core.fetch.eq(harness.fetch & fetches),

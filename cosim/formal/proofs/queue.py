@@ -26,7 +26,10 @@ def oldest(queue: Queue, opened: Opened, cell: Any, level: Value, kept: Value) -
         Assert(opened["level"] == level, "invariant: level"),
         Assert(opened["tail"] == (first(opened) + level)[: len(opened["tail"])], "invariant: places"),
         Assert(opened["many"] == (level > 1), "invariant: more than one"),
-        Assert(~queue.o.valid | (queue.o.payload.as_value() == cell.as_value()), "invariant: the oldest entry"),
+        Assert(
+            ~queue.o.valid | (Value.cast(queue.o.payload) == Value.cast(queue.show(cell, 1))),
+            "invariant: the oldest entry",
+        ),
     ]
 
 

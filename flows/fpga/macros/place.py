@@ -2,8 +2,8 @@
 
 All cells are placed roughly, between the pads of the chip: wires pull them together, those on top of each other are
 spread, and each multiplier and block RAM is assigned a site. Spread places and sites pull back, harder from round to
-round, until both agree (M. Kim, D. Lee and I. Markov, "SimPL", 2012). Only the places of multipliers and block RAMs are
-kept; nextpnr places everything else.
+round, until both agree (M. Kim, D. Lee and I. Markov, "SimPL", 2012). Only multipliers and block RAMs keep their
+places; nextpnr places everything else.
 """
 
 from __future__ import annotations
@@ -76,17 +76,22 @@ class Problem:
         return cls(module_wires(module), areas, fixed, places, tuple(kinds), (columns, rows))
 
 
-def place_macros(module: dict[str, Any], sites: Sites) -> None:
-    """Gives each macro of a module its site, as an attribute that nextpnr obeys. Changes the module."""
+def place_macros(module: dict[str, Any], sites: Sites) -> Floats:
+    """Gives each macro of a module its site, as an attribute that nextpnr obeys. Changes the module.
+
+    Returns where its cells are, roughly: ``[cells, 2]``, in tiles.
+    """
     problem = Problem.of(module, sites)
     cells = list(module["cells"].values())
-    for kind, chosen in zip(problem.kinds, placed(problem), strict=True):
+    sites_of, places = placed(problem)
+    for kind, chosen in zip(problem.kinds, sites_of, strict=True):
         for cell, site in zip(kind.cells, chosen, strict=True):
             cells[cell]["attributes"]["BEL"] = kind.bels[site]
+    return places
 
 
-def placed(problem: Problem) -> list[Ints]:
-    """The site of each macro, by kind."""
+def placed(problem: Problem) -> tuple[list[Ints], Floats]:
+    """The site of each macro, by kind, and the places of all cells."""
     wires = problem.wires
     pins = np.bincount(wires.cell, minlength=wires.cells)
     macros = np.zeros(wires.cells, bool)
@@ -103,7 +108,7 @@ def placed(problem: Problem) -> list[Ints]:
             goal[kind.cells] = kind.places[at]
         weights = np.where(macros, pins * SITE_PULL * (n / ROUNDS) ** 2, SPREAD_PULL * n)
         places = pulled(wires, places, problem.fixed, goal, weights + FAINT)
-    return chosen
+    return chosen, places
 
 
 def nearest(places: Floats, pins: Ints, sites: Floats) -> Ints:

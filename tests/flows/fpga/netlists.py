@@ -100,9 +100,9 @@ class Values:
 
 
 def seen(module: Mapping[str, Any], values: Values) -> dict[str, int]:
-    """What registers, memories, multipliers and outputs see."""
+    """What registers, memories, multipliers and outputs see; of a reset what it is behind an inverter of its own."""
     found = {
-        f"{name}.{port}[{n}]": values.of(bit)
+        f"{name}.{port}[{n}]": values.of(bit) ^ (port == "LSR" and _inverts(cell)) * values.ones
         for name, cell in module["cells"].items()
         if cell["type"] not in OUTPUTS
         for port, bits in cell["connections"].items()
@@ -116,6 +116,10 @@ def seen(module: Mapping[str, Any], values: Values) -> dict[str, int]:
         for n, bit in enumerate(port["bits"])
     }
     return found
+
+
+def _inverts(cell: Mapping[str, Any]) -> bool:
+    return bool(cell.get("parameters", {}).get("LSRMUX", "LSR").strip() == "INV")
 
 
 def synthesised(verilog: str, folder: Path) -> Path:

@@ -19,7 +19,7 @@ from amaranth.sim import Simulator
 from dovetail.cosim.rtl.block import Bench
 from dovetail.hw.array.unit import ArrayCore
 from dovetail.hw.common.clocking import gated_sources, never_gate
-from dovetail.hw.common.ports import Core, SramRead, SramWrite
+from dovetail.hw.common.ports import GROUP, Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, regions
@@ -30,6 +30,7 @@ from dovetail.isa.timing.array import array_duration
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
+from tests.hw.benches import offer_register
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -525,10 +526,8 @@ def simulate(config: Config, cases: list[tuple[Op, View, Bytes]]) -> list[Outcom
         ctx.set(core.cfg.clear, 1)
         await ctx.tick()
         ctx.set(core.cfg.clear, 0)
-        ctx.set(core.cfg.en, 1)
         for index, value in enumerate(r.values):
-            ctx.set(core.cfg.index, index)
-            ctx.set(core.cfg.value, value)
+            offer_register(ctx, core.cfg, index, value)
             await ctx.tick()
         ctx.set(core.cfg.en, 0)
         ctx.set(core.start, 1)
@@ -733,7 +732,8 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
             "load__size": np.array([word]),
             "load__data": memory.reshape(rows, word),
             "core__cfg__en": number < len(r.values),
-            "core__cfg__index": np.minimum(number, len(r.values) - 1),
+            "core__cfg__group": 1 << np.minimum(number, len(r.values) - 1) // GROUP,
+            "core__cfg__place": 1 << np.minimum(number, len(r.values) - 1) % GROUP,
             "core__cfg__value": np.array(r.values, np.int64),
             "core__start": number == start,
             "core__op": np.array([int(op)]),

@@ -11,7 +11,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import REGISTERS, Cause, Unit
 from dovetail.isa.timing.dma import Shape
 from dovetail.isa.timing.sequencer import CHECK
-from tests.hw.benches import ReadMemory, WriteMemory, simulate
+from tests.hw.benches import ReadMemory, WriteMemory, offer_register, simulate
 
 MEMORY = 1 << 16
 OFFSETS = 1 << 16
@@ -98,9 +98,7 @@ class Bench:
     async def configure(self, ctx: Any, values: dict[str, int]) -> None:
         core = self.core.core
         for name, value in values.items():
-            ctx.set(core.cfg.en, 1)
-            ctx.set(core.cfg.index, REGS[name].index)
-            ctx.set(core.cfg.value, value)
+            offer_register(ctx, core.cfg, REGS[name].index, value)
             await ctx.tick()
         ctx.set(core.cfg.en, 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.hw.common.ports import EntryKind, sources, targets
+from dovetail.hw.common.ports import GROUP, EntryKind, sources, targets
 from dovetail.hw.sequencer.control import UnitControl
 from dovetail.hw.sequencer.queue import Queue
 from dovetail.hw.sequencer.scoreboard import Scoreboard
@@ -20,6 +20,13 @@ CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 
 def entry(kind: Any, code: int = 0, value: int = 0, pc: int = 0, waits: int = 0) -> dict[str, Any]:
     return {"kind": kind, "code": code, "waits": waits, "value": value, "pc": pc}
+
+
+def shown(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry at the front of its queue."""
+    group, place = divmod(entry["code"] % GROUP**2, GROUP)
+    works = entry["kind"] in (EntryKind.OP, EntryKind.FETCH)
+    return entry | {"group": (entry["kind"] == EntryKind.CFG) << group, "place": 1 << place, "works": works}
 
 
 # --- queue -------------------------------------------------------------------------------------------------------
@@ -87,8 +94,7 @@ class Bench:
         failed = 0  # in the cycle before
         while True:
             self.cycle += 1
-            if self.entries:
-                ctx.set(c.entries.payload, self.entries[0])
+            ctx.set(c.entries.payload, shown(self.entries[0]) if self.entries else {})
             ctx.set(c.entries.valid, bool(self.entries))
             if self.cycle in self.completed:
                 ctx.set(c.completed[Unit.STORE], self.completed[self.cycle])

@@ -29,6 +29,7 @@ from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import groups_of, rows_at_once, vector_duration
+from tests.hw.benches import offer_register
 from tests.norm import normed
 from tests.softmax import shares
 
@@ -290,9 +291,7 @@ class Bench:
                 value = registers.get(name, 0)
                 if held[name] != value:
                     held[name] = value
-                    ctx.set(core.cfg.en, 1)
-                    ctx.set(core.cfg.index, register.index)
-                    ctx.set(core.cfg.value, value)
+                    offer_register(ctx, core.cfg, register.index, value)
                     await self._tick(ctx)
             ctx.set(core.cfg.en, 0)
             self.results.append(await self._execute(ctx, op))
