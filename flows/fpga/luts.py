@@ -20,8 +20,12 @@ MULTIPLEXERS = {"PFUMX": ("C0", "BLUT", "ALUT"), "L6MUX21": ("SD", "D0", "D1")}
 def save_luts(module: dict[str, Any]) -> None:
     """Does so in a module as Yosys writes it in JSON, of ECP5 cells; changes it in place."""
     netlist = Netlist(module)
-    for name in [name for name, cell in netlist.cells.items() if cell["type"] == "L6MUX21"]:
-        _shrink(netlist, name)
+    larger = [name for name, cell in netlist.cells.items() if cell["type"] == "L6MUX21"]
+    # Of a function of seven inputs the last multiplexer takes only what another one gives.
+    bound = {netlist.pin(name, port) for name in larger for port in MULTIPLEXERS["L6MUX21"][1:]}
+    for name in larger:
+        if netlist.pin(name, "Z") not in bound:
+            _shrink(netlist, name)
     _invert_resets(netlist)
 
 

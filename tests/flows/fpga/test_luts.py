@@ -77,6 +77,14 @@ def test_what_something_else_reads_stays(bit: int) -> None:
     assert found["LUT4"] >= 3 and found["PFUMX"] >= 1
 
 
+def test_half_of_a_function_of_seven_inputs_stays() -> None:
+    """nextpnr refuses anything but a multiplexer before its last one."""
+    module = function((A,), (B,), (A,), (B,))
+    module["cells"]["last"] = cell("L6MUX21", {}, {"SD": 50, "D0": 40, "D1": 51}, {"Z": 52})
+    module["cells"]["ff"]["connections"]["DI"] = [52]
+    assert saved(module) == {"LUT4": 4, "PFUMX": 2, "L6MUX21": 2}
+
+
 def resets(*, data: bool) -> dict[str, Any]:
     """Three flip-flops, of which two are reset by an inverted net; ``data``: the third one takes that as its data."""
     inverter = cell("LUT4", {"INIT": NOT}, {"A": A, "B": "0", "C": "0", "D": "0"}, {"Z": 20})
