@@ -121,7 +121,7 @@ class CoreDriver:
 
     def __init__(self, dut: Any, unit: Unit) -> None:
         self.dut, self.unit = dut, unit
-        for name in ("cfg__clear", "cfg__en", "start", "fetch", "go"):
+        for name in ("cfg__clear", "cfg__en", "cfg__due", "start", "fetch", "go"):
             self._port(name).value = 0
 
     def _port(self, name: str) -> Any:
@@ -136,6 +136,7 @@ class CoreDriver:
     async def configure(self, values: Registers) -> None:
         """Write registers, one a cycle."""
         self._port("cfg__en").value = 1
+        self._port("cfg__due").value = 1
         for name, value in values.items():
             group, place = divmod(REGISTERS[self.unit][name].index, GROUP)
             self._port("cfg__group").value = 1 << group
@@ -143,6 +144,7 @@ class CoreDriver:
             self._port("cfg__value").value = value
             await RisingEdge(self.dut.clk)
         self._port("cfg__en").value = 0
+        self._port("cfg__due").value = 0
 
     async def operate(self, op: Op) -> Outcome:
         """Start an operation and, if its checks pass, see it through."""

@@ -135,7 +135,7 @@ class ArrayRegisters(wiring.Component):
             depthwise.eq(is_any(self.op, [row for row in rows if row.depthwise])),
             matrix.eq(is_any(self.op, [row for row in rows if row.matrix])),
             operation.load.eq(compare),
-            self.awake.eq(self.cfg.clear | self.cfg.en | self.start | compare | decide),
+            self.awake.eq(self.cfg.clear | self.cfg.due | self.start | compare | decide),
         ]
         m.d.sync += [compare.eq(self.start), decide.eq(compare)]
 

@@ -105,7 +105,8 @@ class UnitControl(wiring.Component):
         cleared = delayed(m, "cleared", self.clear, 1 if self.unit == Unit.LOAD else 2)[-1]
 
         # From the queue to a unit's registers, which lie all over a chip, is far. So a CFG is written from when it is
-        # the oldest entry and the unit idle until it is popped: only the next operation sees it.
+        # the oldest entry and the unit idle until it is popped: only the next operation sees it. A simulator, which has
+        # a clock for the core only when it is ``awake``, writes it when it is popped.
         ready, start = Signal(), Signal()
         # Units that have not completed so many operations; counts are below 2^30. A unit itself has, when it pops: what
         # was dispatched before the wait has left the queue.
@@ -136,6 +137,7 @@ class UnitControl(wiring.Component):
             start.eq(self.entries.ready & entry.works),
             core.cfg.clear.eq(cleared),
             core.cfg.en.eq(~busy),
+            core.cfg.due.eq(ready),
             core.cfg.group.eq(entry.group),
             core.cfg.place.eq(entry.place),
             core.cfg.value.eq(entry.value),

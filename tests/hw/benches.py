@@ -129,6 +129,7 @@ def offer_register(ctx: Any, cfg: Any, index: int, value: int) -> None:
     """Has a unit's register written at the end of this cycle, and of each until ``cfg.en`` is low again."""
     group, place = divmod(index, GROUP)
     ctx.set(cfg.en, 1)
+    ctx.set(cfg.due, 1)
     ctx.set(cfg.group, 1 << group)
     ctx.set(cfg.place, 1 << place)
     ctx.set(cfg.value, value)

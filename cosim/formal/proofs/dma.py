@@ -37,6 +37,7 @@ class _Control:
             idle.eq((age == 0) & ~self.working),
             core.cfg.clear.eq(harness.clear & idle & ~harness.start),
             core.cfg.en.eq(harness.cfg_en & idle & ~harness.start),
+            core.cfg.due.eq(core.cfg.en),
             core.cfg.group.eq(1 << harness.cfg_index[exact_log2(GROUP) :]),
             core.cfg.place.eq(1 << harness.cfg_index[: exact_log2(GROUP)]),
             core.cfg.value.eq(harness.cfg_value),

@@ -732,6 +732,7 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
             "load__size": np.array([word]),
             "load__data": memory.reshape(rows, word),
             "core__cfg__en": number < len(r.values),
+            "core__cfg__due": number < len(r.values),
             "core__cfg__group": 1 << np.minimum(number, len(r.values) - 1) // GROUP,
             "core__cfg__place": 1 << np.minimum(number, len(r.values) - 1) % GROUP,
             "core__cfg__value": np.array(r.values, np.int64),
