@@ -137,8 +137,8 @@ def front(entry: Any, valid: Any) -> Value:
 
 class ConfigPort(wiring.Signature):
     """Writes a unit's registers: with ``en``, ``value`` to the n-th of the g-th :data:`GROUP` of them, of which bit g
-    of ``group`` and bit n of ``place`` are set; to none, if no bit of ``group`` is. A write may last some cycles; the one
-    with ``due`` is its last. ``clear`` zeroes all."""
+    of ``group`` and bit n of ``place`` are set; to none, if no bit of ``group`` is. A write may last some cycles; the
+    one with ``due`` is its last. ``clear`` zeroes all."""
 
     def __init__(self) -> None:
         super().__init__(
