@@ -41,12 +41,15 @@ def sets_of(config: Config, layer: ConvLayer) -> int:
 @lru_cache(maxsize=4096)
 def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
     """A depthwise layer with as many columns of the input in a word as fill it, if it takes fewer cycles then: as many
-    as there are pixels beside each other, or with a stride of two, two for a pixel that fills the lanes."""
+    as there are pixels beside each other, or with a stride of two, two for a pixel that fills the lanes, or half of
+    them."""
     beside, rest = divmod(config.acc_lanes, layer.channels)
     fills = beside in (2, 4) and beside <= config.word_columns and rest == layer.out_width % beside == 0
     columns, stride = max(beside, 2), layer.stride[1]
     if stride == 2:
-        fills = config.has_wide_words and layer.channels == config.acc_lanes
+        whole, half = config.has_wide_words and beside == 1, config.word_columns > 1 and beside == 2
+        beside, fills = 1, (whole or half) and rest == 0
+        columns = 2
     taps = layer.kernel[1] == COLUMN_TAPS and layer.dilation[1] == 1 and stride <= 2
     if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not (fills and taps):
         return layer

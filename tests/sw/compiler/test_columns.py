@@ -48,6 +48,20 @@ def test_strides_of_two(lanes: tuple[int, int, int], width: int) -> None:
         assert columns(net.graph(net.conv(x, 5, 1) if more else x), config) == {2}
 
 
+@pytest.mark.parametrize("lanes", [(4, 8, 2), (3, 4, 4), (8, 8, 4), (4, 2, 8)])
+@pytest.mark.parametrize("width", [12, 13])
+def test_strides_of_two_of_few_channels(lanes: tuple[int, int, int], width: int) -> None:
+    """A pixel fills half of the lanes, and a word has two columns: a pixel reads one word, not two."""
+    ic, oc, pixel = lanes
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixel, sram="64 KiB")
+    channels = config.acc_lanes // 2
+    for more in (False, True):
+        net = RandomNet(width)
+        x = net.input(1, 9, width, channels)
+        x = net.conv(net.conv(x, channels, 1) if more else x, 0, 3, 2, multiplier=1)
+        assert columns(net.graph(net.conv(x, 5, 1) if more else x), config) == {2}
+
+
 def test_not_where_it_would_not_fit() -> None:
     """Rows that do not end with a word, other numbers of channels, strides, kernels of two, one pixel lane."""
     config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB")
@@ -55,7 +69,7 @@ def test_not_where_it_would_not_fit() -> None:
         (13, 8, 3, 1, 2),
         (12, 7, 3, 1, 2),
         (12, 16, 3, 1, 2),
-        (12, 8, 3, 2, 2),
+        (12, 4, 3, 2, 2),
         (12, 8, 5, 1, 2),
         (12, 8, 3, 1, 1),
     ):
