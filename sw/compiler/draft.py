@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import emit
@@ -36,9 +37,12 @@ SURE = 0.003
 more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 
+PARTS = (4, 3, 2)
+"""Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
+
 NEAR = 1.01
-"""By how much the estimate for a smaller SRAM may exceed that for all of it before its plans of more effort than 0 are
-left out: a guess. Plans of effort 0 are written until it is sure that they take more cycles."""
+"""By how much the estimate for a smaller SRAM may exceed that for all of it before its plans of more effort than 0, and
+those along rows, are left out: a guess. Plans of effort 0 are written until it is sure that they take more cycles."""
 
 
 def plan(partition: Partition) -> Draft:
@@ -56,7 +60,7 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    way = Way(choice.effort, choice.resident, choice.wide)
+    way = Way(choice.effort, choice.resident, choice.wide, choice.rows)
     if choice.sram not in sizes or way not in _ways(partition):
         return None
     try:
@@ -80,8 +84,8 @@ def search(partition: Partition) -> tuple[Draft, int]:
     ------
     CompileError: a layer does not fit the configuration; names layer, rule and way out.
     """
-    drafts = [Draft(partition, *way) for way in _ways(partition)]
-    best, least = _best(_worth_trying(drafts), None)
+    drafts = [Draft(partition, *way) for way in _ways(partition) if not way.rows]
+    best, least = _best([*_worth_trying(drafts), *_along_rows(partition)], None)
     assert best
     cascaded = best.cascaded()
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
@@ -105,7 +109,12 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
     best, known = None, dict[Hashable, int]()
     # Of equally fast drafts the first one. The last one is usually the best, so the others need not be finished.
     for draft in reversed(drafts):
-        cycles = draft.cycles(known, limit)
+        try:
+            cycles = draft.cycles(known, limit)
+        except CompileError:
+            if not draft.rows:
+                raise
+            continue  # there is less room for what the vector unit streams
         if cycles is not None:
             best, limit = draft, cycles
     return best, limit or 0
@@ -113,11 +122,12 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
 
 class Way(NamedTuple):
     """A way to make a draft: its effort, whether tensors may stay in SRAM, whether the tasks of many steps run beside
-    each other (`Segment`)."""
+    each other, and if these go along rows, the rows of a tile (`Segment`)."""
 
     effort: int
     resident: bool
     wide: bool = False
+    rows: int = 0
 
 
 def _ways(partition: Partition) -> list[Way]:
@@ -129,8 +139,36 @@ def _ways(partition: Partition) -> list[Way]:
     if options.keep_tensors:
         return [Way(effort, False) for effort in efforts]
     found = [Way(0, False), *(Way(effort, True) for effort in efforts)]
-    wide = partition.updates and not partition.config.serial
-    return [*found, *(Way(effort, True, True) for effort in efforts)] if wide else found
+    if partition.config.serial:
+        return found
+    if partition.updates:
+        return [*found, *(Way(effort, True, True) for effort in efforts)]
+    return [*found, *(Way(0, True, True, rows) for rows in _tiles(partition))]
+
+
+def _along_rows(partition: Partition) -> list[Draft]:
+    """Those of the drafts to choose from whose tasks go along rows, as far as there is room."""
+    found = list[Draft]()
+    for way in _ways(partition):
+        with suppress(CompileError):
+            found += [Draft(partition, *way)] if way.rows else []
+    return found
+
+
+def _tiles(partition: Partition) -> list[int]:
+    """Rows of a tile to try where nodes go over rows: parts of those that most of these have."""
+    tensors = partition.graph.tensors
+    heights = Counter(
+        tensors[node.outputs[0]].shape[-2]
+        for node in partition.graph.nodes
+        if isinstance(node, ir.Rows) and len(tensors[node.outputs[0]].shape) > 1
+    )
+    if not heights:
+        return []
+    config, height = partition.config, max(heights, key=lambda height: (heights[height], height))
+    together = max(config.softmax, config.norm, 1)
+    found = (round_up(ceil_div(height, parts), together) for parts in PARTS)
+    return [rows for rows in dict.fromkeys(found) if rows < height]
 
 
 class Draft:
@@ -140,11 +178,11 @@ class Draft:
     operands; ``fused``: whether there are element-wise nodes that follow tile by tile.
     """
 
-    def __init__(self, partition: Partition, effort: int, resident: bool, wide: bool = False) -> None:
+    def __init__(self, partition: Partition, effort: int, resident: bool, wide: bool = False, rows: int = 0) -> None:
         options = replace(partition.options, effort=effort)
-        self.partition, self.effort, self.resident, self.wide = partition, effort, resident, wide
+        self.partition, self.effort, self.resident, self.wide, self.rows = partition, effort, resident, wide, rows
         self.segments = [
-            Segment(partition, options, partition.executed(step), wanted, resident=resident, wide=wide)
+            Segment(partition, options, partition.executed(step), wanted, resident=resident, wide=wide, rows=rows)
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
         ]
@@ -214,7 +252,8 @@ class Draft:
         """What it is known by, if it takes ``cycles``; None where more would have to be remembered: tensors' places."""
         draft = self._inner or self
         cascaded = self.partition.whole is not None
-        choice = Choice(draft.partition.config.sram, self.effort, self.resident, self.wide, cascaded, cycles)
+        way = self.effort, self.resident, self.wide, self.rows
+        choice = Choice(draft.partition.config.sram, *way, cascaded, cycles)
         return None if self._later else choice
 
     def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
@@ -298,14 +337,15 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
         try:
-            found = [Draft(inner, *way) for way in ways if not way.effort]
-            least = _price(found)
+            found = [Draft(inner, *way) for way in ways if not way.effort and not way.rows]
+            least, along = _price(found), list[Draft]()
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
                 found += [Draft(inner, *way) for way in ways if way.effort]
+                along = _along_rows(inner)
         except CompileError:
             return
         cascaded = found[-1].cascaded() if found[-1].effort == partition.options.effort else None
-        yield [*_worth_trying(found), *([cascaded] if cascaded else [])]
+        yield [*_worth_trying(found), *along, *([cascaded] if cascaded else [])]
 
 
 def _price(drafts: Iterable[Draft]) -> int:

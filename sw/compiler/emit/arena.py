@@ -53,15 +53,17 @@ class Arena:
         The accelerator.
     small
         Whether areas of less than a bank may share one.
+    first
+        Operations that have been; with one, `keep` knows what to keep from the beginning.
     """
 
-    def __init__(self, config: Config, *, small: bool = False) -> None:
+    def __init__(self, config: Config, *, small: bool = False, first: int = 0) -> None:
         self.small = small
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
         self._last = [0] * (config.sram // self.cell)
         self._pending: dict[tuple[int, int], int] = {}
-        self._count = self._before = 0
+        self._count = self._before = first
 
     def take(self, operations: Iterable[Iterable[Range]]) -> None:
         """The next step's operations, each with the regions that it touches."""

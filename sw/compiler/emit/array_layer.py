@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit import weight_streams
-from dovetail.sw.compiler.emit.arena import Arena
+from dovetail.sw.compiler.emit.arena import Arena, Runs
 from dovetail.sw.compiler.emit.weight_streams import starts_of
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
 from dovetail.sw.compiler.plan.array_time import has_pairs, in_columns, sets_of
@@ -106,19 +106,28 @@ def constants_of(
     return size, partial(weight_streams.pack, node, layer, config, block, passes)
 
 
-def spread(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, arena: Arena, products: int = 1) -> Tiling:
+def spread(
+    config: Config,
+    layer: ConvLayer,
+    tiling: Tiling,
+    space: Space,
+    arena: Arena,
+    products: int = 1,
+    results: Runs | None = None,
+) -> Tiling:
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
     as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible. ``products``:
-    of matrices, that follow one another."""
+    of matrices, that follow one another; ``results``: banks for these, if not any that are free."""
     bank, free = config.bank_bytes, space.free
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
-    for at, size in ((tiling.input_at, sizes.input), (tiling.output_at, sizes.output)):
+    for at, size, own in ((tiling.input_at, sizes.input, None), (tiling.output_at, sizes.output, results)):
         padded = round_up(size, config.word_bytes)
-        found = arena.banks(free, ceil_div(len(at) * padded, bank))
+        found = arena.banks(free if own is None else own, ceil_div(len(at) * padded, bank))
         if found is None:
             return tiling
-        first, free = found
+        first, rest = found
+        free = rest if own is None else free
         places.append(tuple(first * bank + i * padded for i in range(len(at))))
     streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling)) * products
     slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))

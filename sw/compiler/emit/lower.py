@@ -33,7 +33,8 @@ def emit(
     Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
     """
     more = sum(map(segment.least_operations, segment.stages))
-    order, arena, gathered = Order(segment.config), Arena(segment.config, small=segment.wide), list[Task]()
+    order, gathered = Order(segment.config), list[Task]()
+    arena = Arena(segment.config, small=segment.wide, first=int(segment.rows > 0))
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
         arena.keep(segment.needed_next(number))
@@ -99,7 +100,8 @@ class _Lowering:
 
     def _convolution(self, node: ir.Conv | ir.Depthwise, stage: Stage, number: int, index: int) -> Iterator[Task]:
         config, layer = self.config, self.segment.layers[node.name]
-        cut = array_layer.spread(config, layer, self.segment.tilings[node.name], self.plan.space(number), self.arena)
+        tiling, space = self.segment.tilings[node.name], self.plan.space(number)
+        cut = array_layer.spread(config, layer, tiling, space, self.arena, results=self.plan.results)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])
         tail: Follower | None = None
         if stage.tail:
@@ -118,7 +120,9 @@ class _Lowering:
         segment = self.segment
         places = self._place(node.inputs[0]), self._place(node.inputs[1]), self._place(node.outputs[0])
         layer, cut, constants = segment.layers[node.name], segment.tilings[node.name], self.constants.get(node.name, 0)
-        many = products.Products(self.config, self.graph, node, layer, cut, index, places, constants)
+        many = products.Products(
+            self.config, self.graph, node, layer, cut, index, places, constants, self.segment.rows > 0
+        )
         update = segment.whole.get(node.name)
         first = index - segment.nodes.index(node)
         rows = self._rows(update, first + segment.nodes.index(update)) if update else None
@@ -130,7 +134,7 @@ class _Lowering:
         tensors = [self.graph.tensors[name] for name in node.inputs]
         if len({tensor.shape for tensor in tensors}) > 1:
             shapes = [tensor.nhwc for tensor in tensors]
-            bands = self.segment.bands(number) if self.segment.wide else 1
+            bands = self.segment.bands(number) if self.segment.updates_only else 1
             return elementwise.broadcast_tasks(
                 config, index, operation, shapes, sources, target, space, self.arena, bands
             )
@@ -144,7 +148,7 @@ class _Lowering:
         shape, constants = (result.size // (height * channels), height, channels), self.constants.get(node.name, 0)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])
         own = rows.RowTasks(self.config, index, node, shape, source, target, constants)
-        return own.tasks(self.plan.space(number), self.arena, self.segment.bands(number))
+        return own.tasks(self.plan.space(number), self.arena, self.segment.bands(number), self.segment.rows)
 
     def _move(self, node: ir.Move, number: int, index: int) -> Iterator[Task]:
         space, target = self.plan.space(number), self._place(node.outputs[0])

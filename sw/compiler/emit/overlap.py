@@ -25,15 +25,20 @@ def overlapped(config: Config, tasks: Sequence[Task]) -> list[Task]:
     """The tasks, which could be executed one by one, in another such order."""
     before = _before(tasks)
     paths, clock = _paths(config, tasks, before), _Clock(config, tasks, before)
-    found, waiting, done = list[Task](), list(range(len(tasks))), [False] * len(tasks)
+    found, waiting, needs = list[Task](), list(range(len(tasks))), list(map(len, before))
+    behind: list[list[int]] = [[] for _ in tasks]
+    for number, others in enumerate(before):
+        for other in others:
+            behind[other].append(number)
     while waiting:
         near = (n for n in waiting[:WINDOW] if n < waiting[0] + WINDOW)
-        ready = [(clock.start(n), n) for n in near if all(done[other] for other in before[n])]
+        ready = [(clock.start(n), n) for n in near if not needs[n]]
         first, _ = min(ready)
         chosen = min((n for start, n in ready if start <= first + NEAR), key=lambda n: (-paths[n], n))
         waiting.remove(chosen)
         clock.run(chosen)
-        done[chosen] = True
+        for number in behind[chosen]:
+            needs[number] -= 1
         found.append(tasks[chosen])
     return found
 

@@ -66,6 +66,7 @@ class Products:
     index: the layer's number.
     places: where operands and results lie.
     constants: system memory address of the records.
+    ahead: whether matrices are loaded ahead of the products before.
     """
 
     config: Config
@@ -76,6 +77,7 @@ class Products:
     index: int
     places: tuple[Place, Place, Place]
     constants: int
+    ahead: bool
 
     def tasks(self, space: Space, arena: Arena, rows: Rows | None) -> Iterator[Task]:
         """``rows``: of the variable that the matrices are, if all of it is to be in SRAM."""
@@ -84,7 +86,7 @@ class Products:
         sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
         count = tensors[0].size // sizes[0]
         # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
-        ahead = count if layer.height <= config.oc_lanes else 1
+        ahead = count if self.ahead or layer.height <= config.oc_lanes else 1
         cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
         if rows:
             records = round_up(records_of(config, layer), config.word_bytes)

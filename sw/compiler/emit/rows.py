@@ -51,8 +51,9 @@ class RowTasks:
     target: Place
     table: int
 
-    def tasks(self, space: Space, arena: Arena, bands: int) -> Iterator[Task]:
-        """Cut in rows, into ``bands`` at least; what is not resident has two buffers, operands behind the table.
+    def tasks(self, space: Space, arena: Arena, bands: int, most: int = 0) -> Iterator[Task]:
+        """Cut in rows, into ``bands`` at least, or if given, of each matrix ``most`` at a time; what is not resident
+        has two buffers, operands behind the table.
 
         Raises
         ------
@@ -60,8 +61,8 @@ class RowTasks:
             Two rows, and the table, do not fit.
         """
         matrices, rows, channels = self.shape
-        masked = isinstance(self.node, ir.Softmax) and self.node.valid is not None
-        total = rows if masked else matrices * rows
+        one_by_one = most > 0 or (isinstance(self.node, ir.Softmax) and self.node.valid is not None)
+        total = rows if one_by_one else matrices * rows
         size = table_bytes(self.config, self.node)
         base = round_up(size, self.config.word_bytes)
         room = Room(self.config, arena, space.free, operands=True, results=self.target.sram is None)
@@ -76,12 +77,12 @@ class RowTasks:
                 f" of {room.sram}: give more SRAM"
             )
         parts = PARTS if len(limits) > 1 else 1
-        count = min(*limits, max(1, ceil_div(total, max(bands, parts)))) if total > 1 else 1
+        count = min(*limits, most or max(1, ceil_div(total, max(bands, parts)))) if total > 1 else 1
         start, results = room.place(
             base + 2 * count * row * (self.source.sram is None), 2 * count * row * (self.target.sram is None)
         )
         number = 0
-        for matrix in range(matrices if masked else 1):
+        for matrix in range(matrices if one_by_one else 1):
             for first in range(0, total, count):
                 task = Task(self.index)
                 if number == 0:

@@ -12,7 +12,7 @@ from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.sw.compiler.emit import array_layer, pooling, products, rows
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.stages import Stage, Stages, Wholes
-from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer
+from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer, of_rows
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.plan import residency, tiling
@@ -22,6 +22,8 @@ from dovetail.sw.network import ir
 
 SHARE = 4
 """What is loaded in one transfer takes at most one part in so many of a run of free banks."""
+AHEAD = 4
+"""Where tasks go along rows, tensors that so many steps make from the next one on better have no buffers of others."""
 PRODUCT_PIECES, LAST_PIECES = 2, 4
 """Where variables are updated in place, tiles of a product's columns, and of the last layer's channels."""
 
@@ -44,8 +46,10 @@ class Segment:
     resident
         Whether tensors may stay in SRAM.
     wide
-        Whether the tasks of many steps run beside each other (`overlapped`), which is for variables that are updated in
-        place. Then no step follows another one tile by tile.
+        Whether the tasks of many steps run beside each other (`overlapped`): tiles of ``rows`` rows, or where that is
+        0, those of variables that are updated in place. Then no step follows another one tile by tile.
+    rows
+        Of a tile, where tasks go along rows.
 
     Raises
     ------
@@ -62,21 +66,25 @@ class Segment:
         *,
         resident: bool,
         wide: bool = False,
+        rows: int = 0,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
         self.layers, self.updates = partition.layers, partition.updates
         self.outside = stored
-        self.wide = wide and any(isinstance(node, ir.Update) for node in nodes)
+        self.rows = rows if wide else 0
+        self.wide = wide and (rows > 0 or any(isinstance(node, ir.Update) for node in nodes))
         self._in_stages = Stages(partition)
-        together = resident and not self.wide
+        self.updates_only = self.wide and not rows
+        together = resident and not self.updates_only
         self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
         apart = self.wide and bool(residency.apart_of(config))
-        updates: Wholes = products.readers_of_updates(config, graph, roots, self.layers, nodes) if apart else {}
+        in_place = apart and not self.rows
+        updates: Wholes = products.readers_of_updates(config, graph, roots, self.layers, nodes) if in_place else {}
         works = [self._in_stages.work(stage, updates) for stage in self.stages]
         sizes = {root: graph.tensors[root].size for root in roots.values()}
-        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident, apart=apart)
+        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident, apart=apart, along_rows=rows > 0)
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
         self.stored = {name for work in works for name in (*work.reads, work.writes)}
@@ -90,7 +98,7 @@ class Segment:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
-                self.tilings[stage.head.name] = self._in_pieces(number, chosen) if apart else chosen
+                self.tilings[stage.head.name] = self._in_pieces(number, chosen) if in_place else chosen
 
     def _cut_finer(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
         """Tiles of a layer that are small enough for the vector unit to work beside the array."""
@@ -100,6 +108,8 @@ class Segment:
             most = self.plan.areas(number)[1][1] // 2 or layer.out_channels
             cycles = self._in_stages.vector_cycles(stage.nodes[-1])
             return by_channels(self.config, layer, chosen, space, cycles, most)
+        if self.rows and (cut := of_rows(self.config, layer, chosen, space, self.rows)):
+            return cut
         beside = self._beside(number)
         return finer(self.config, layer, chosen, space, beside) if beside else chosen
 
@@ -152,10 +162,12 @@ class Segment:
 
     def needed_next(self, number: int) -> list[Range]:
         """SRAM that the stage behind one takes, and that it must not wait for where the two can run side by side."""
+        bank, residents = self.config.bank_bytes, self.plan.residents.values()
+        if self.rows:
+            near = range(number + 1, number + 1 + AHEAD)
+            return [(one.bank * bank, one.banks * bank) for one in residents if one.begin in near]
         if not self.is_beside(number):
             return []
-        bank = self.config.bank_bytes
-        residents = self.plan.residents.values()
         found = [(one.bank * bank, one.banks * bank) for one in residents if one.begin == number + 1]
         return found + [area for area in self.plan.areas(number + 1) if area[1]]
 
@@ -243,6 +255,8 @@ class Segment:
 
     def _ends_before_next(self, number: int) -> bool:
         """Whether the array is sure to have done all of a stage before it begins with the next one."""
+        if self.wide:
+            return False
         if not self.is_beside(number):
             return True
         behind, stage = self.plan.works[number + 1], self.stages[number + 1]

@@ -89,6 +89,19 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, beside
     return best
 
 
+def of_rows(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, rows: int) -> Tiling | None:
+    """Tiles of so many rows of all channels, where a row is a pixel; None if these do not fit, or for more rows than
+    there are."""
+    if layer.out_width > 1 or layer.out_height <= rows or tiling.in_channels != layer.channels or layer.terms > 1:
+        return None
+    sizes = buffer_bytes(config, layer, rows, layer.out_channels, layer.channels, space)
+    placed = place(config, sizes, (2 * (space.input_at is None), 1, 2), space)
+    if not placed or placed[1]:
+        return None
+    cut = replace(tiling, rows=rows, columns=0, out_channels=layer.out_channels, rows_outer=True, best_stripe=False)
+    return replace(cut, input_at=placed[0][0], weights_at=placed[0][1], output_at=placed[0][2])
+
+
 def by_channels(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int, most: int) -> Tiling:
     """Tiles of all rows, and as many channels, at ``most`` so many and no more than before, as suit a node best that
     lags a tile behind, of so many ``cycles``."""

@@ -29,12 +29,13 @@ MANY = 16
 """Banks from which on some are set apart where the tasks of many steps run beside each other."""
 STREAMED, CACHES, KEPT = 2, 2, 6
 """Then, banks for what the vector unit streams, of which the last one keeps what several nodes read; for variables
-whose new rows it puts in their place; and for what stays. Others go elsewhere if they can, so that units need not wait
-for one another's ports."""
+whose new rows it puts in their place; and for what stays. Where tasks go along rows, the last one has the tables, and
+results of tiles that the vector unit reads, or that are stored, have the place of the variables. Others go elsewhere if
+they can, so that units need not wait for one another's ports."""
 
 
 def apart_of(config: Config) -> Runs:
-    """The banks that are set apart for variables."""
+    """The banks that are set apart for variables, or for results of tiles."""
     many = config.banks >= MANY and config.vector and not config.serial
     return ((config.banks - STREAMED - CACHES, CACHES),) if many else ()
 
@@ -119,6 +120,8 @@ class Plan:
         Whether there may be any.
     apart
         Whether some banks are set apart (`apart_of`).
+    along_rows
+        Whether they are for tasks that go along rows, and not for variables.
     """
 
     def __init__(
@@ -130,14 +133,15 @@ class Plan:
         *,
         enabled: bool = True,
         apart: bool = False,
+        along_rows: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
-        self._apart = apart
+        self._apart, self._along_rows = apart, along_rows
         self._banks = config.banks - (STREAMED + CACHES) * apart
         """Those that residents and the array's buffers may take."""
         self._free = [(1 << self._banks) - 1] * len(works)
-        self.loaded = self._read_again() if apart else {}
+        self.loaded = self._read_again() if apart and not along_rows else {}
         """Tensors from outside that are loaded for the first node that reads them."""
         self.residents |= self.loaded
         for name, begin, end in self._candidates() if enabled else ():
@@ -164,6 +168,11 @@ class Plan:
         found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
         return tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
 
+    @property
+    def results(self) -> Runs | None:
+        """The banks that are set apart for results of tiles; None if there are none."""
+        return apart_of(self.config) if self._apart and self._along_rows else None
+
     def areas(self, number: int) -> tuple[Extent, Extent]:
         """Where the node that follows tile by tile has its operand and its table, and where its results."""
         return self._split(number)[1]
@@ -177,8 +186,11 @@ class Plan:
             free = _runs(self._free[number] & -(1 << KEPT), self.config.banks)
         if not work.tail:
             return free, ((0, 0), (0, 0))
-        count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
         streamed = work.operand is not None and work.operand not in self.residents
+        if self._apart:
+            half, end = self.config.bank_bytes // 2, self.config.banks * self.config.bank_bytes
+            return free, ((end - half, half), (end - self.config.bank_bytes - half, half))
+        count = max(1, sum(banks for _, banks in free) // TAIL_SHARE)
         areas = []
         for wanted in (streamed or work.table, work.writes not in self.residents):
             area = 0, 0
@@ -194,7 +206,9 @@ class Plan:
         """The banks of a step of the vector unit."""
         end, first = self.config.banks - 1, self.config.banks - STREAMED
         if self._streams_little(number):
-            return ((first, end - first),)
+            work = self.works[number]
+            inside = {*work.reads, work.writes} <= self.residents.keys()
+            return ((end, 1),) if self._along_rows and inside else ((first, end - first),)
         return _runs(self._free[number] | (1 << end) - (1 << first), end)
 
     def _streams_little(self, number: int) -> bool:
@@ -202,7 +216,7 @@ class Plan:
         work = self.works[number]
         streamed = [name for name in (*work.reads, work.writes) if name not in self.residents]
         size = 2 * sum(self.sizes[name] for name in streamed) + work.constants
-        stays = work.writes in self.residents or len(streamed) == 1
+        stays = work.writes in self.residents or (len(streamed) == 1 and not work.constants)
         return stays and 2 * size <= (STREAMED - 1) * self.config.bank_bytes
 
     def _read_again(self) -> dict[str, Resident]:

@@ -1,0 +1,75 @@
+"""Tasks of many steps that go along rows: what comes of the program is as ever, and array and vector unit are busy."""
+
+from dataclasses import replace
+
+import pytest
+
+from dovetail.isa.config.resolved import Config
+from dovetail.sw import frontend
+from dovetail.sw.compiler import draft
+from dovetail.sw.compiler.draft import Draft, Way
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.outline import Partition, partition
+from dovetail.sw.compiler.plan import choices
+from dovetail.sw.runtime.compiled_network import compile_network
+from tests.sw.compiler.test_scheduling import check
+
+EIGHT = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", vector_lanes=8, softmax=4, norm=4)
+SIXTEEN = replace(EIGHT, ic_lanes=16, oc_lanes=16, bus=128, vector_lanes=16)
+
+
+def part(name: str, config: Config) -> Partition:
+    return partition(frontend.load(f"zoo:{name}"), config, Options(effort=0))
+
+
+@pytest.mark.parametrize("name", ["kwt?depth=1", "cct?depth=1", "bert_tiny?depth=1&tokens=40&channels=32"])
+@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(EIGHT, sram="64 KiB"), replace(EIGHT, banks=4)])
+def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With banks set apart and without, with room for all and for little of it, each number of rows."""
+    ways = [way for way in draft._ways(part(name, config)) if way.rows]
+    assert len(ways) == len(draft.PARTS)
+    for way in ways:
+        monkeypatch.setattr(draft, "_ways", lambda _, way=way: [Way(0, False), way])
+        monkeypatch.setattr(draft, "_on_less", lambda *_: ())
+        choices.forget()
+        check(compile_network(f"zoo:{name}", config, effort=0))
+    choices.forget()
+
+
+def test_rows_of_a_tile_are_those_that_the_vector_unit_takes_at_once() -> None:
+    """Parts of the 99 rows of most norms and softmaxes; not of the classifier's one row."""
+    assert draft._tiles(part("kwt?depth=1", SIXTEEN)) == [28, 36, 52]
+    assert draft._tiles(part("kwt?depth=1", replace(SIXTEEN, softmax=1, norm=1))) == [25, 33, 50]
+    assert draft._tiles(part("resnet8", SIXTEEN)) == []
+
+
+def test_without_room_there_is_no_such_draft() -> None:
+    """Two rows, as operand and as result, and a table do not fit a bank of 2 KiB."""
+    config = replace(EIGHT, sram="32 KiB")
+    found = draft._along_rows(part("bert_tiny?depth=1&tokens=40&channels=256", config))
+    best, _ = draft._best(found, None)
+    assert best is None or best.rows
+
+
+def test_it_is_remembered() -> None:
+    choices.forget()
+    first = compile_network("zoo:kwt?depth=2", SIXTEEN, effort=0)
+    again = compile_network("zoo:kwt?depth=2", SIXTEEN, effort=0)
+    assert [choice.rows for choice in choices._choices.values()] == [52]
+    assert [segment.words for segment in first.code.segments] == [segment.words for segment in again.code.segments]
+
+
+def test_fewer_cycles_than_side_by_side() -> None:
+    """Of the same network, steps beside their neighbours only, and along rows."""
+    net = part("kwt?depth=2", SIXTEEN)
+    cycles = [Draft(net, *way).cycles({}, None) for way in (Way(0, True), Way(0, True, True, 52))]
+    assert cycles == [72_317, 61_441]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "cycles"),
+    [("cct", EIGHT, 331_105), ("cct", SIXTEEN, 96_683), ("kwt", SIXTEEN, 319_006), ("bert_tiny", SIXTEEN, 242_881)],
+)
+def test_transformers_of_the_zoo(name: str, config: Config, cycles: int) -> None:
+    """Of the roofline 1.086, 1.268, 1.108 and 1.059."""
+    assert compile_network(f"zoo:{name}", config).report().cycles == cycles
