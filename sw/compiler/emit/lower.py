@@ -1,6 +1,7 @@
 """From the stages of a segment to tile tasks and words: what each kind of node becomes, and where tensors lie."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, zip_longest
 
 from dovetail.sw.compiler.emit import array_layer, convolution, elementwise, movement, pooling, products, rows
 from dovetail.sw.compiler.emit.arena import Arena
@@ -152,12 +153,16 @@ class _Lowering:
 
     def _move(self, node: ir.Move, number: int, index: int) -> Iterator[Task]:
         space, target = self.plan.space(number), self._place(node.outputs[0])
-        return (
-            task
-            for name, copy in zip(node.inputs, node.copies, strict=True)
-            if name not in self.segment.parts
-            for task in movement.copy_tasks(self.config, index, copy, self._place(name), target, space, self.arena)
-        )
+
+        def tasks(name: str, copy: ir.Copy) -> Iterator[Task]:
+            bands = movement.bands_of(self.config, copy) if self.segment.rows else 0
+            return movement.copy_tasks(self.config, index, copy, self._place(name), target, space, self.arena, bands)
+
+        named = [pair for pair in zip(node.inputs, node.copies, strict=True) if pair[0] not in self.segment.parts]
+        copies = (tasks(name, copy) for name, copy in named)
+        if self.segment.rows:  # first boxes first, for what comes behind
+            return (task for together in zip_longest(*copies) for task in together if task)
+        return chain.from_iterable(copies)
 
     def _rows(self, node: ir.Update, index: int) -> products.Rows:
         size = self.graph.tensors[node.inputs[0]].size

@@ -5,7 +5,7 @@ DMA alone can do it all, but takes about as long for one byte as for a burst.
 
 from collections.abc import Iterator
 from itertools import pairwise, product
-from math import prod
+from math import isqrt, prod
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div, round_up
@@ -20,6 +20,8 @@ from dovetail.sw.network import ir
 
 MIN_TILE = 4096
 """Bytes below which a copy is not cut further to overlap its transfers."""
+OVERHEAD = 40
+"""Cycles of one more box. For estimates only."""
 MAX_COUNT = 65535
 """Rows, planes, pixels and blocks that the registers can hold."""
 MOV = Operation(Op.MOV, {})
@@ -65,10 +67,24 @@ def changes_order(copy: ir.Copy) -> bool:
     return any(inner.source > outer.source for outer, inner in pairwise(axes))
 
 
+def bands_of(config: Config, copy: ir.Copy) -> int:
+    """Into how many boxes a copy is cut, so that others run beside it."""
+    *outer, last = copy.sizes
+    return max(isqrt(prod(outer) * ceil_div(last, config.vector_lanes) // OVERHEAD), 1)
+
+
 def copy_tasks(
-    config: Config, index: int, copy: ir.Copy, source: Place, target: Place, space: Space, arena: Arena
+    config: Config,
+    index: int,
+    copy: ir.Copy,
+    source: Place,
+    target: Place,
+    space: Space,
+    arena: Arena,
+    bands: int = 0,
 ) -> Iterator[Task]:
-    """Tasks of one copy between two tensors, cut into boxes; residents on both sides need MOV."""
+    """Tasks of one copy between two tensors, cut into boxes, into ``bands`` at least; residents on both sides need
+    MOV."""
     inside = source.sram is not None and target.sram is not None
     turns = inside or (config.vector and changes_order(copy))
     operands = source.sram is None and (turns or target.sram is None)
@@ -77,7 +93,7 @@ def copy_tasks(
     axes = axes_of(copy)
     sizes = [axis.size if axis[1:] == (1, 1) else min(axis.size, MAX_COUNT) for axis in axes]
     limits = [room.operands // 2] * operands + [room.results // 2] * results
-    largest = min([*limits, max(MIN_TILE, ceil_div(prod(sizes), 4))])
+    largest = min([*limits, ceil_div(prod(sizes), bands) if bands else max(MIN_TILE, ceil_div(prod(sizes), 4))])
     slowest = sorted(range(len(axes)), key=lambda k: -axes[k].source)
     for k in slowest:
         while sizes[k] > 1 and prod(sizes) > largest:

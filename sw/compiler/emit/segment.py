@@ -269,7 +269,7 @@ class Segment:
     def bands(self, number: int) -> int:
         """Into how many bands of rows a node of the vector unit is cut, so that it runs beside its neighbours."""
         works = self.plan.works
-        beside = any(works[n].array for n in (number - 1, number + 1) if 0 <= n < len(works))
+        beside = self.rows > 0 or any(works[n].array for n in (number - 1, number + 1) if 0 <= n < len(works))
         if not beside or self.config.serial:
             return 1
         node, more = self.stages[number].head, OVERHEAD
@@ -277,7 +277,9 @@ class Segment:
             channels = self.graph.tensors[node.outputs[0]].shape[-1]
             once, twice = (rows.cycles_of(self.config, node, (count, channels)) for count in (1, 2))
             more += 2 * once - twice
-        return max(isqrt(works[number].cycles // more), 1)
+        bands = max(isqrt(works[number].cycles // more), 1)
+        # There are two buffers: loads for a third band, and all behind them, would wait for the first one.
+        return min(bands, 2) if self.rows and works[number].reads[0] not in self.plan.residents else bands
 
 
 def _table(node: ir.Table) -> NDArray[np.uint8]:

@@ -14,6 +14,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
 from dovetail.sw.compiler.partition.in_place import InPlace, in_place
 from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
+from dovetail.sw.compiler.partition.kernel_rows import with_kernel_rows
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
 from dovetail.sw.compiler.place import Given, Part
@@ -97,6 +98,7 @@ def partition(graph: ir.Graph, config: Config, options: Options, given: Given | 
     CompileError: a node reads a tensor that nothing makes, or that follows from the node itself.
     """
     found, reasons = with_integer_forms(graph, config, options)
+    found = with_kernel_rows(found, config, reasons)
     return replace(_divided(found, reasons, config, options, given), network=graph)
 
 
