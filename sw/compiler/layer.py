@@ -32,7 +32,8 @@ class ConvLayer:
     instructions, which walk over the taps ``spot`` alone (first row, rows, first column, columns). ``sets``: of
     weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
     :meth:`computed`. ``columns``: of the input, that a word of a depthwise layer has beside each other. ``beside``:
-    pixels that are one to the array then, which has all of their channels.
+    pixels that are one to the array then, which has all of their channels. ``down``: of a depthwise layer, the array
+    goes along columns: its rows are columns of the plane and of the kernel.
     """
 
     height: int
@@ -59,6 +60,7 @@ class ConvLayer:
     pairs: bool = False
     columns: int = 1
     beside: int = 1
+    down: bool = False
 
     @property
     def separable(self) -> bool:
@@ -92,7 +94,12 @@ class ConvLayer:
     @property
     def taps(self) -> tuple[int, int]:
         """(kh, kw) as the instruction walks them: one column when packed."""
-        return self.kernel[0], 1 if self.packed else self.kernel[1]
+        height, width = self.turned(*self.kernel)
+        return height, 1 if self.packed else width
+
+    def turned(self, of_rows: Count, of_columns: Count) -> tuple[Count, Count]:
+        """What belongs to the plane's rows and columns, as to those of the array."""
+        return (of_columns, of_rows) if self.down else (of_rows, of_columns)
 
     def lanes(self, config: Config) -> int:
         """Output channels of a block of the weight stream; a multiple of a group's."""
@@ -106,9 +113,10 @@ class ConvLayer:
         1 with words of several columns."""
         if self.mode != "depthwise":
             return 0
-        if self.kernel[1] == 1 or self.columns > 1:
+        if self.taps[1] == 1 or self.columns > 1:
             return 1
-        columns, rest = divmod(self.stride[1], self.dilation[1] or self.stride[1] + 1)
+        (_, stride), (_, dilation) = self.turned(*self.stride), self.turned(*self.dilation)
+        columns, rest = divmod(stride, dilation or stride + 1)
         return 0 if rest or columns > MAX_SLIDE else columns
 
     def pixels_together(self, config: Config) -> int:
@@ -123,7 +131,10 @@ class ConvLayer:
     def extent(self, rows: Count, columns: Count) -> Count:
         """What the array's cycles depend on of a tile's plane, as one number: the pixels; of depthwise layers, whose
         stripes are parts of rows, the number and the length of these."""
-        return rows * ROW + columns // self.beside if self.mode == "depthwise" else rows * self.computed(columns)
+        if self.mode != "depthwise":
+            return rows * self.computed(columns)
+        lines, length = self.turned(rows, columns)
+        return lines * ROW + length // self.beside
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""

@@ -131,7 +131,11 @@ class ConvCode:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.matrix = source, target, matrix
         self.tail = tail
-        (kh, kw), (stride_y, _), (dilation_y, _) = layer.taps, layer.stride, layer.dilation
+        (kh, kw), (stride_y, _), (dilation_y, _) = (
+            layer.taps,
+            layer.turned(*layer.stride),
+            layer.turned(*layer.dilation),
+        )
         self.geometry, self.repeated, self.spot = (
             pack(Unit.ARRAY, "GEOMETRY", kh=rows, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
             for rows, columns in ((kh, kw), (kh, layer.repeats), layer.spot[1::2])
@@ -302,12 +306,13 @@ class ConvCode:
         return (rows - 1) * self._matrix_step(channels, count) + row
 
     def _column_step(self, pixel: int) -> int:
-        """Bytes between kernel columns; where pixels slide over a single one, between pixels, and where they slide
-        over words, between these."""
+        """Bytes between kernel columns, ``pixel`` of them between neighbours; where pixels slide over a single one,
+        between pixels, and where they slide over words, between these."""
         layer = self.layer
         if layer.columns > 1:
             return layer.columns * pixel
-        return (layer.stride if layer.mode == "depthwise" and layer.kernel[1] == 1 else layer.dilation)[1] * pixel
+        steps = layer.stride if layer.mode == "depthwise" and layer.taps[1] == 1 else layer.dilation
+        return layer.turned(*steps)[1] * pixel
 
     def _registers(
         self, area: Area, window: _Window, run: Run, channels: int, turn: int, pixel: int, out_pixel: int
@@ -317,7 +322,8 @@ class ConvCode:
         grouped = layer.mode == "grouped"
         _, rows, pad_top, _, columns, pad_left = window
         line = pixel * (columns if self.source.sram is None else layer.width)
-        reach = (area.columns - 1) * layer.stride[1] + (layer.taps[1] - 1) * layer.dilation[1] + 1
+        kernel = layer.turned(*layer.taps)
+        reach = (area.columns - 1) * layer.stride[1] + (kernel[1] - 1) * layer.dilation[1] + 1
         check_padding(config, (0, pad_left, 0, max(0, reach - pad_left - columns)), pixel)
         out_line = self._out_line(area, out_pixel)
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
@@ -334,25 +340,32 @@ class ConvCode:
         pairs = layer.pairs and not run.adds and layer.stride[1] * pixel < PAIR_STEPS
         pairs = pairs and (beside or area.columns % 2 == 0)
         width = layer.computed(area.columns) if pairs else area.columns // layer.beside
+        # The array's rows and columns: bytes between pixels, what there is of the input, and padding.
+        near, out_near, seen_size, pads = (
+            layer.turned(*of)
+            for of in ((line, pixel), (out_line, out_pixel), (rows, columns), (pad_top - row, pad_left - column))
+        )
+        strides, dilations = layer.turned(*layer.stride), layer.turned(*layer.dilation)
+        height, width = layer.turned(area.rows, width)
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
             "ORIGIN": (row - pad_top) * line + (column - pad_left) * pixel,
-            "Y_STEP": layer.stride[0] * line,
-            "X_STEP": layer.stride[1] * pixel,
-            "KY_STEP": layer.dilation[0] * line,
-            "KX_STEP": 0 if run.repeated and not layer.apart else self._column_step(pixel),
-            "IN_ROWS": rows,
-            "ROW_BYTES": columns * pixel - trim,
-            "PAD_TOP": pad_top - row,
-            "PAD_LEFT": (pad_left - column) * pixel,
+            "Y_STEP": strides[0] * near[0],
+            "X_STEP": strides[1] * near[1],
+            "KY_STEP": dilations[0] * near[0],
+            "KX_STEP": 0 if run.repeated and not layer.apart else self._column_step(near[1]),
+            "IN_ROWS": seen_size[0],
+            "ROW_BYTES": (seen_size[1] - 1) * near[1] + pixel - trim,
+            "PAD_TOP": pads[0],
+            "PAD_LEFT": pads[1] * near[1],
             "GEOMETRY": geometry,
-            "TILE": pack(Unit.ARRAY, "TILE", height=area.rows, width=width),
+            "TILE": pack(Unit.ARRAY, "TILE", height=height, width=width),
             "QUANT": self.quant,
             "OUT_ADDR": 0,
             "OUT_BYTES": out_bytes,
-            "OUT_Y_STEP": out_line,
-            "OUT_X_STEP": out_pixel * layer.beside,
+            "OUT_Y_STEP": out_near[0],
+            "OUT_X_STEP": out_near[1] * layer.beside,
             "BLOCKS": pack(Unit.ARRAY, "BLOCKS", count=blocks, last=of_blocks - (blocks - 1) * lanes),
             "KC": pack(Unit.ARRAY, "KC", blocks=layer.kc(config, channels), group=layer.together(config, channels) - 1),
             "W_ADDR": 0,

@@ -204,7 +204,7 @@ class Segment:
         if (layer := self.layers.get(node.name)) is None:
             return None
         tiling = self.tilings[node.name]
-        return array_layer.block_of(self.config, layer, tiling), tuple(array_layer.passes_of(layer, tiling))
+        return array_layer.block_of(self.config, layer, tiling), layer.down, tuple(array_layer.passes_of(layer, tiling))
 
     @property
     def waits_for_stores(self) -> bool:

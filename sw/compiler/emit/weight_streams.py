@@ -120,8 +120,9 @@ def pack(node: ir.Conv | ir.Depthwise, layer: ConvLayer, config: Config, block: 
             requant = replace(requant, mult=np.tile(requant.mult, beside), shift=np.tile(requant.shift, beside))
         head = records(np.tile(bias, beside), requant, block, config.oc_lanes * layer.sets, config)
         row, rows, column, columns = layer.spot
+        whole = terms[0].swapaxes(0, 1) if layer.down else terms[0]
         spots = [term[row : row + rows, column : column + columns] for term in terms[1:]]
-        plain, *more = (_depthwise_blocks(taps, layer, block, config) for taps in (terms[0], *spots))
+        plain, *more = (_depthwise_blocks(taps, layer, block, config) for taps in (whole, *spots))
         twice = np.concatenate([plain, *(part for rest in more for part in (head, rest))], 1)
         return _joined(head, plain, twice, layer.repeated(block // beside, layer.channels))
     size = config.weight_rows * config.word_bytes
