@@ -43,9 +43,9 @@ def copy_flip_flops(module: dict[str, Any], places: Floats) -> None:
     outside = {bit for port in module["ports"].values() for bit in port["bits"]}
     last = max([*drivers, *readers, 0])
     for number, cell in enumerate(cells):
-        bit = next(iter(cell["connections"].get("Q", [])), None)
-        pins = readers.get(bit, []) if isinstance(bit, int) else []
-        if cell["type"] != FLIP_FLOP or len(pins) < READERS or bit in outside or not _copied(cell, drivers, cells):
+        read = next(iter(cell["connections"].get("Q", [])), None)
+        pins = readers.get(read, []) if isinstance(read, int) else []
+        if cell["type"] != FLIP_FLOP or len(pins) < READERS or read in outside or not _copied(cell, drivers, cells):
             continue
         _, *others = _groups(pins, places)
         for n, group in enumerate(others):
