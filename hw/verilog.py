@@ -13,6 +13,7 @@ from dovetail.hw.common.elaboration import checked
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
 from dovetail.hw.next_state import clocked
+from dovetail.hw.replication import replicated
 from dovetail.hw.system.design import SystemDesign
 from dovetail.isa.config.resolved import Config
 
@@ -44,11 +45,11 @@ def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[
     """Verilog files, by name, of the simulation form of a component that is or holds the accelerator of its ``config``,
     of a system, or of a board. Its reset takes effect a cycle late. ``platform`` is what it is elaborated with: with
     one, the text is as synthesis has it, otherwise next states are in the blocks of their clocks
-    (`dovetail.hw.next_state`)."""
+    (`dovetail.hw.next_state`) and equal parts are replications (`dovetail.hw.replication`)."""
     inner = f"{name}_core"
     text = _convert(top, inner, platform)
     if platform is None:
-        text = clocked(text)
+        text = replicated(clocked(text))
     files = {f"{name}.v": _with_registered_reset(top, name, inner), f"{inner}.v": text}
     for config in top.configs if isinstance(top, SystemDesign | BoardDesign) else (top.config,):
         if config.serial:

@@ -1,5 +1,7 @@
 """The array: ic_lanes x oc_lanes multipliers, their adder trees, and the accumulators behind them."""
 
+from collections.abc import Iterable
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -75,27 +77,24 @@ class MultiplierArray(wiring.Component):
         config, operand = self.config, self.operand
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += inputs.eq(self.inputs)
-        if config.depth_conv:
+        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
+        spread = [n // config.oc_lanes for n in range(config.macs_per_cycle)]  # the input lane of each multiplier
+        if not config.depth_conv:
+            shared = Signal.like(inputs)
+            m.d.sync += [shared.eq(inputs), values.eq(self._products(shared.word_select(n, operand) for n in spread))]
+        else:
             # Known long before the inputs. The register here keeps the path short.
             depthwise = Signal()
             m.d.sync += depthwise.eq(self.depthwise)
-            own = Signal(operand * config.macs_per_cycle, reset_less=True)
-            spread = (inputs.word_select(n // config.oc_lanes, operand) for n in range(config.macs_per_cycle))
-            taps = (extended(self.taps, n, operand) for n in range(config.macs_per_cycle))
-            m.d.sync += own.eq(Mux(depthwise, Cat(taps), Cat(spread)))
-            factors = [own.word_select(n, operand) for n in range(config.macs_per_cycle)]
-        else:
-            shared = Signal.like(inputs)
-            m.d.sync += shared.eq(inputs)
-            factors = [shared.word_select(n // config.oc_lanes, operand) for n in range(config.macs_per_cycle)]
-
-        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
-        weights = len(self.weights) // operand
-        products = []
-        for n, x in enumerate(factors):
-            w = self.weights.word_select(n % weights, operand)
-            products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
-        m.d.sync += values.eq(Cat(products))
+            if operand == SUM:
+                self._either(m, values, depthwise, inputs, spread)
+            else:
+                own = Signal(operand * config.macs_per_cycle, reset_less=True)
+                taps = Cat(extended(self.taps, n, operand) for n in range(config.macs_per_cycle))
+                m.d.sync += [
+                    own.eq(Mux(depthwise, taps, Cat(inputs.word_select(n, operand) for n in spread))),
+                    values.eq(self._products(own.word_select(n, operand) for n in range(config.macs_per_cycle))),
+                ]
 
         rows, terms = config.ic_lanes, 1
         for stage in range(tree_stages(config)):
@@ -113,6 +112,28 @@ class MultiplierArray(wiring.Component):
             values, rows = level, fewer
         m.d.comb += self.sums.eq(values)
         return m
+
+    def _either(self, m: Module, values: Signal, depthwise: Signal, inputs: Signal, spread: list[int]) -> None:
+        """Products of taps or of inputs, for Verilator: a choice between products, not of what each multiplier takes,
+        which would be a copy of an input lane for every output lane."""
+        operand, count = self.operand, self.config.macs_per_cycle
+        shared, taps, takes_taps = Signal.like(inputs), Signal(8 * count, reset_less=True), Signal()
+        m.d.sync += [shared.eq(inputs), takes_taps.eq(depthwise)]
+        with m.If(depthwise):
+            m.d.sync += taps.eq(self.taps)
+        with m.If(takes_taps):
+            m.d.sync += values.eq(self._products(extended(taps, n, operand) for n in range(count)))
+        with m.Else():
+            m.d.sync += values.eq(self._products(shared.word_select(n, operand) for n in spread))
+
+    def _products(self, factors: Iterable[Value]) -> Value:
+        """Per multiplier the product of its weight and its factor, SUM bits."""
+        operand, weights = self.operand, len(self.weights) // self.operand
+        products = []
+        for n, x in enumerate(factors):
+            w = self.weights.word_select(n % weights, operand)
+            products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
+        return Cat(products)
 
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and
