@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError(f"{args.output}: must be in a folder that exists")
     source = frontend.parse(frontend.read(args.network, states_of(args)), shapes_of(args))
     model = float_model(source)
-    graph = FloatGraph(model)
-    rest = (source.remainder, rest_of(source, model)) if source.remainder else None
     states = source.states if isinstance(source, ParsedOnnx) else {}
+    graph = FloatGraph(model, states)
+    rest = (source.remainder, rest_of(source, model)) if source.remainder else None
     samples = _samples(args, graph, states)
     labels = _labels(args.labels) if args.labels else None
     if args.smooth:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -75,14 +76,15 @@ class FloatGraph:
     Parameters
     ----------
     model: a float network; nodes get names where they have none, and every constant operand one consumer.
+    states: input -> output of its variables.
 
     Raises
     ------
     NetworkError: the network is quantised already, or a shape cannot be inferred.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = _prepared(model)
+    def __init__(self, model: onnx.ModelProto, states: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.model, self.states = _prepared(model), states
         graph = self.model.graph
         self.nodes = list(graph.node)
         self.outputs = {value.name for value in graph.output}

@@ -52,8 +52,8 @@ def quantise_network(
             f"{source.name}: every operator must be known, not {source.remainder.text}; `dovetail quantise` takes the"
             " part before it"
         )
-    graph = FloatGraph(float_model(source))
     kept = source.states if isinstance(source, ParsedOnnx) else {}
+    graph = FloatGraph(float_model(source), kept)
     given = _samples(samples, without_states(graph.inputs, kept))
     model = apply(Calibration(graph, Steps(graph, kept, given) if kept else given), Scheme.parse(scheme)).model
     if kept or states is not None:

@@ -75,6 +75,15 @@ def masked(graph: FloatGraph, node: onnx.NodeProto) -> Masked | None:
     return None
 
 
+def cell(graph: FloatGraph, node: onnx.NodeProto) -> tuple[str, ...]:
+    """The sum and the products that make the new cell of a recurrent layer, ``keep * cell + enter * new``, which leaves
+    it through a Tanh; else nothing."""
+    makers = [graph.producers.get(name) for name in node.input]
+    products = all(maker is not None and maker.op_type == "Mul" and not graph.constants(maker) for maker in makers)
+    bent = any(user.op_type == "Tanh" for user in graph.consumers.get(node.output[0], []))
+    return (node.output[0], *node.input) if node.op_type == "Add" and products and bent else ()
+
+
 def _factor(graph: FloatGraph, node: onnx.NodeProto) -> tuple[str, float]:
     """The tensor that a node multiplies by a positive constant for nobody else, and the constant; else its result."""
     values = graph.constants(node)

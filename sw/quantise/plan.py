@@ -96,6 +96,7 @@ class _Planner:
             self._share(node)
         for node in self.graph.nodes:
             self._share_update(node)
+        self._share_states()
         for node in self.graph.nodes:
             if self._is_strong(node) or (node.name not in self.kept and masked(self.graph, node)):
                 self._mark(node)
@@ -200,6 +201,13 @@ class _Planner:
             rows = [name for name in new if self.graph.shape(name) != self.graph.shape(keep)]
             if cache in caches and cache not in new and len(rows) == 1:
                 self._unite([cache, *node.input, *rows, node.output[0]])
+
+    def _share_states(self) -> None:
+        """What a run leaves in a variable and what the next one finds there share one quantisation: it is kept in 8
+        bits from run to run, and not rounded again."""
+        for before, after in self.graph.states.items():
+            if self.graph.is_activation(before) and self.graph.is_activation(after):
+                self._unite([before, self._result_of(after)])
 
     def _touch(self, names: Iterable[str]) -> None:
         self.touched |= {self._find(name) for name in names}

@@ -19,12 +19,15 @@ from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact, set_apart, weights
-from dovetail.sw.quantise.patterns import Masked, masked, picks_rows
+from dovetail.sw.quantise.patterns import Masked, cell, masked, picks_rows
 from dovetail.sw.quantise.plan import Plan, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
 
 _NOTHING = 16.0
 """Distance from a row's largest score from which on a share is nothing: exp(-16) is 3e-5 steps of 1 / 256."""
+
+_CELL = 6.0
+"""Where the cell of a recurrent layer saturates: tanh(6) is 1 but for 1e-5, and with 8 bits a wider range is coarse."""
 
 Scales = Mapping[str, NDArray[np.float32]]
 
@@ -99,6 +102,9 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
         elif producer is not None and picks_rows(graph, producer):  # of all rows, not only of those that were seen
             seen = _of_constant(_constant(graph, producer.input[0]))
         shared[representative] = seen.join(shared.get(representative, seen))
+    for name in (name for node in graph.nodes for name in cell(graph, node) if name in chosen.tensors):
+        seen = shared[chosen.tensors[name]]
+        shared[chosen.tensors[name]] = Range(max(seen.low, -_CELL), min(seen.high, _CELL))
     pools = [node for node in graph.nodes if node.op_type == "AveragePool"]
     averaged = {chosen.tensors.get(name) for node in pools for name in (*node.input, *node.output)}
     levels = {

@@ -108,7 +108,7 @@ def smooth(graph: FloatGraph, samples: Iterable[Sample]) -> FloatGraph:
             scale(name, 1 / factors)
         for name in place.readers:
             scale(name, factors[:, None])
-    return FloatGraph(model)
+    return FloatGraph(model, graph.states)
 
 
 def _largest(graph: FloatGraph, found: list[Place], samples: Iterable[Sample]) -> dict[str, NDArray[np.float64]]:

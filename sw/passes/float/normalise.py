@@ -14,7 +14,17 @@ from onnx import inliner
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.frontend.onnx import file
 from dovetail.sw.frontend.onnx.limits import check_functions
-from dovetail.sw.passes.float import elementwise, linear, model_proto, movement, norms, rotations, tidy, windows
+from dovetail.sw.passes.float import (
+    elementwise,
+    linear,
+    model_proto,
+    movement,
+    norms,
+    recurrent,
+    rotations,
+    tidy,
+    windows,
+)
 from dovetail.sw.passes.float.edit import Pass
 
 _ROUNDS = 12
@@ -22,6 +32,7 @@ _ROUNDS = 12
 
 PASSES: tuple[Pass, ...] = (
     tidy.tidy,
+    recurrent.spell_out_recurrent,
     movement.slice_gathers,
     movement.unify_views,
     elementwise.split_sums,
