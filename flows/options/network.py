@@ -31,7 +31,7 @@ from dovetail.sw.runtime.saved_program import load_program
 NETWORK_HELP = (
     "a .tflite or .onnx file, one that `dovetail pack` made, zoo:NAME"
     " (mobilenet_v1, mobilenet_v2, resnet18, resnet50, efficientnet_lite0, vit_tiny, bert_tiny, kwt, cct, decoder_tiny,"
-    " resnet8, dscnn,"
+    " lstm, gru, resnet8, dscnn,"
     " autoencoder, mobilenet_v2_block,"
     " hard_swish_block, inception_block, shuffle_block, attention_block)"
 )

@@ -16,6 +16,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.zoo.decoders import decoder_tiny
 from dovetail.sw.zoo.imagenet import efficientnet_lite0, mobilenet_v1, mobilenet_v2, resnet18, resnet50
 from dovetail.sw.zoo.onnx_builder import HARD_SWISH, LINEAR, RELU, RELU6, UNIT, Builder, in_range
+from dovetail.sw.zoo.recurrent import gru, lstm
 from dovetail.sw.zoo.transformers import attention_block, bert_tiny, cct, kwt, vit_tiny
 
 
@@ -116,7 +117,7 @@ def shuffle_block(channels: int = 32, resolution: int = 10, seed: int = 8) -> by
         raise NetworkError(f"channels must be a multiple of 4, not {channels}")
     build = Builder("shuffle_block", seed)
     start = build.start((1, channels, resolution, resolution), 1 / 32, 0)
-    kept, act = build.halves("split", start)
+    kept, act = build.parts("split", start, 2)
     act = build.conv("grouped", act, channels // 2, (1, 1), 1, RELU, groups=2)
     act = build.depthwise("depthwise", act, 1, LINEAR)
     act = build.conv("pointwise", act, channels // 2, (1, 1), 1, RELU)
@@ -135,6 +136,8 @@ NETWORKS: dict[str, Callable[..., bytes]] = {
     "kwt": kwt,
     "cct": cct,
     "decoder_tiny": decoder_tiny,
+    "lstm": lstm,
+    "gru": gru,
     "resnet8": resnet8,
     "dscnn": dscnn,
     "autoencoder": autoencoder,

@@ -185,13 +185,12 @@ class Builder:
         last = acts[-1]
         return self.quantised(name, tuple(shape), last.scale, last.zero, last.rms)
 
-    def halves(self, name: str, act: Act) -> tuple[Act, Act]:
-        """The channels' first and second half."""
-        names = [f"{name}_{k}_float" for k in range(2)]
+    def parts(self, name: str, act: Act, count: int) -> list[Act]:
+        """Channels in equal parts."""
+        names = [f"{name}_{k}_float" for k in range(count)]
         self.nodes.append(helper.make_node("Split", [self.dequantised(act)], names, name=name, axis=1))
-        shape = (act.shape[0], act.shape[1] // 2, *act.shape[2:])
-        first, second = (self.quantised(f"{name}_{k}", shape, act.scale, act.zero, act.rms) for k in range(2))
-        return first, second
+        shape = (act.shape[0], act.shape[1] // count, *act.shape[2:])
+        return [self.quantised(f"{name}_{k}", shape, act.scale, act.zero, act.rms) for k in range(count)]
 
     def shuffle(self, name: str, act: Act, groups: int) -> Act:
         """Channel shuffle: channel j of group i becomes channel i of group j."""

@@ -193,6 +193,13 @@ class _Layer:
     def _two(self, operator: str, left: oir.Value, right: oir.Value) -> oir.Value:
         return self.edit.add(operator, [left, right], (self.batch, self.units))
 
+    def _scaled(self, gate: oir.Value, value: oir.Value) -> oir.Value:
+        """A gate times a value; zeros stay, which most layers begin with."""
+        return value if _is_zero(value) else self._two("Mul", gate, value)
+
+    def _sum(self, left: oir.Value, right: oir.Value) -> oir.Value:
+        return right if _is_zero(left) else self._two("Add", left, right)
+
     # Steps -----------------------------------------------------------------------------------------
 
     def _lstm(self, number: int) -> Callable[[oir.Value, _State], _State]:
@@ -203,7 +210,7 @@ class _Layer:
             both = self._joined([value, state[0]], 1)
             enter, leave, keep = self._gates("Sigmoid", both, sigmoids)
             (new,) = self._gates("Tanh", both, tanh)
-            cell = self._two("Add", self._two("Mul", keep, state[1]), self._two("Mul", enter, new))
+            cell = self._sum(self._scaled(keep, state[1]), self._two("Mul", enter, new))
             bent = self.edit.add("Tanh", [cell], (self.batch, self.units))
             return self._two("Mul", leave, bent), cell
 
@@ -224,13 +231,18 @@ class _Layer:
                 total = self._two("Add", new, self._two("Mul", reset, old))
                 bent = self.edit.add("Tanh", [total], (self.batch, self.units))
             else:
-                both = self._joined([value, self._two("Mul", reset, *state)], 1)
+                both = self._joined([value, self._scaled(reset, *state)], 1)
                 (bent,) = self._gates("Tanh", both, joined)
             rest = self._two("Sub", one, update)
-            return (self._two("Add", self._two("Mul", rest, bent), self._two("Mul", update, *state)),)
+            return (self._sum(self._scaled(update, *state), self._two("Mul", rest, bent)),)
 
         return step
 
     def _rnn(self, number: int) -> Callable[[oir.Value, _State], _State]:
         part = self._part(number, (0,))
         return lambda value, state: (self._gates("Tanh", self._joined([value, *state], 1), part)[0],)
+
+
+def _is_zero(value: oir.Value) -> bool:
+    array = constant(value)
+    return array is not None and not np.any(array)

@@ -197,6 +197,8 @@ def test_files_are_deterministic_and_valid() -> None:
         ("decoder_tiny?heads=8&groups=3", "heads must be a multiple of groups, 3, not 8"),
         ("decoder_tiny?channels=72", r"channels must be a multiple of 2 \* heads, 16, not 72"),
         ("decoder_tiny?groups=9", "groups must be 1..8, not 9"),
+        ("lstm?units=0", "units must be 1..4096, not 0"),
+        ("gru?width=0", "width must be 1..4096, not 0"),
         ("decoder_tiny?length=0", "length must be 1..4096, not 0"),
     ],
 )
