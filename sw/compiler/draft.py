@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from dovetail.sw.compiler.plan.choices import Choice
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
+from dovetail.sw.network.digest import digest
 from dovetail.sw.network.layout import Array
 
 SURE = 0.003
@@ -393,10 +394,18 @@ class Constants:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     self._add(node, node.value.nbytes, partial(_bytes, node.value))
         known: dict[Hashable, int] = {}
+        segments = list(segments)
+        records = {
+            node.name: digest(node.bias, node.requant) for one in segments for node in one.nodes if _is_layer(node)
+        }
+        often = Counter(records.values())
         for segment in segments:
             for node in segment.nodes:
                 if needed := segment.constants(node):
-                    key = band_of.get(node.name, node.name), segment.form_of(node)
+                    same: Hashable = band_of.get(node.name, node.name)
+                    if _is_layer(node) and often[records[node.name]] > 1:  # perhaps steps of one recurrent layer
+                        same = records[node.name], digest(node.weights, node.rest)
+                    key = same, segment.form_of(node)
                     if key in known:
                         self.where[node.name] = known[key]
                         continue
@@ -407,6 +416,10 @@ class Constants:
         self.where[node.name] = self.end
         self.packers.append((self.end, packer))
         self.end += memory.align(size)
+
+
+def _is_layer(node: ir.Node) -> TypeGuard[ir.Conv | ir.Depthwise]:
+    return isinstance(node, ir.Conv | ir.Depthwise)
 
 
 def _bytes(values: Array) -> NDArray[np.uint8]:

@@ -22,11 +22,20 @@ def open_session(model: bytes, *, optimises: bool = True) -> Any:
     onnxruntime.disable_telemetry_events()  # where a user's own code has imported it before
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    # Processors with AVX2 alone add pairs of byte products in 16 bits, where they saturate. With this they do not.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     if not optimises:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+    def opened() -> Any:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+    # Processors with AVX2 alone add pairs of byte products in 16 bits, where they saturate. With this they do not; the
+    # runtime cannot do it where two nodes read the same weights.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        return opened()
+    except Exception:  # the runtime raises its own classes
+        options.add_session_config_entry("session.x64quantprecision", "0")
+        return opened()
 
 
 class Session:

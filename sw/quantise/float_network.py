@@ -85,6 +85,8 @@ class FloatGraph:
 
     def __init__(self, model: onnx.ModelProto, states: Mapping[str, str] = MappingProxyType({})) -> None:
         self.model, self.states = _prepared(model), states
+        self.originals = _unshare(self.model.graph)
+        """Of each constant that is a copy, the name of the one that several nodes had."""
         graph = self.model.graph
         self.nodes = list(graph.node)
         self.outputs = {value.name for value in graph.output}
@@ -162,7 +164,6 @@ def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     used: set[str] = set()
     for index, node in enumerate(copy.graph.node):
         node.name = _taken(node.name or f"{node.op_type}_{index}", used)
-    _unshare(copy.graph)
     return copy
 
 
@@ -172,15 +173,18 @@ def _taken(name: str, used: set[str]) -> str:
     return found
 
 
-def _unshare(graph: onnx.GraphProto) -> None:
-    """Give every reader of a float constant its own copy: each may be quantised in its own way."""
+def _unshare(graph: onnx.GraphProto) -> dict[str, str]:
+    """Give every reader of a float constant its own copy: each may be quantised in its own way. Copy -> original."""
     initialisers = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT}
     names = {name for node in graph.node for name in (*node.input, *node.output)} | {t.name for t in graph.initializer}
     seen: set[str] = set()
+    originals: dict[str, str] = {}
     for node in graph.node:
         for index, name in enumerate(node.input):
             if name in initialisers and name in seen:
                 tensor = graph.initializer.add()
                 tensor.CopyFrom(initialisers[name])
                 tensor.name = node.input[index] = _taken(name, names)
+                originals[tensor.name] = name
             seen.add(name)
+    return originals

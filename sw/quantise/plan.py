@@ -97,6 +97,7 @@ class _Planner:
         for node in self.graph.nodes:
             self._share_update(node)
         self._share_states()
+        self._share_layers()
         for node in self.graph.nodes:
             if self._is_strong(node) or (node.name not in self.kept and masked(self.graph, node)):
                 self._mark(node)
@@ -208,6 +209,17 @@ class _Planner:
         for before, after in self.graph.states.items():
             if self.graph.is_activation(before) and self.graph.is_activation(after):
                 self._unite([before, self._result_of(after)])
+
+    def _share_layers(self) -> None:
+        """Layers with the same weights are one, as in the steps of a recurrent layer: their data have one quantisation,
+        and so their weights are the same integers."""
+        firsts: dict[str, list[str]] = {}
+        for node in self.graph.nodes:
+            if has_weights(self.graph, node) and self.graph.is_activation(node.input[0]):
+                ends = [node.input[0], self._result_of(node.output[0])]
+                original = self.graph.originals.get(node.input[1], node.input[1])
+                for one, other in zip(firsts.setdefault(original, ends), ends, strict=True):
+                    self._unite([one, other])
 
     def _touch(self, names: Iterable[str]) -> None:
         self.touched |= {self._find(name) for name in names}

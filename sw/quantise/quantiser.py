@@ -200,10 +200,14 @@ def _correct_biases(
 ) -> None:
     """Add to biases what rounding the weights takes away from results on average."""
     initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
+    sources: dict[str, list[Means]] = {}
+    for layer in chosen.weights:
+        sources.setdefault(graph.originals.get(layer.weight, layer.weight), []).append(means[layer.source])
     for layer in chosen.weights:
         if layer.bias is not None:
             values = _constant(graph, layer.weight)
-            more = rounding_shift(values, scales[layer.weight], layer.axis, means[layer.source])
+            seen = np.mean(sources[graph.originals.get(layer.weight, layer.weight)], axis=0)
+            more = rounding_shift(values, scales[layer.weight], layer.axis, seen)
             bias = (_constant(graph, layer.bias) + more).astype(np.float32)
             initialisers[layer.bias].CopyFrom(numpy_helper.from_array(bias, layer.bias))
 
