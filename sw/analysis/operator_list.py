@@ -179,7 +179,8 @@ STATE = """
 ## Variables
 
 READ_VARIABLE, ASSIGN_VARIABLE, VAR_HANDLE and CALL_ONCE of TFLite files cost nothing. Operators with a state of their
-own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. See [state](state.md).
+own (UNIDIRECTIONAL_SEQUENCE_LSTM, SVDF, RNN) run on the host. ONNX's LSTM, GRU and RNN are spelled out when a float
+network is quantised, and run on the accelerator. See [state](state.md).
 """
 
 UNKNOWN = """
