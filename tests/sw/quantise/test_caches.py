@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -14,6 +13,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph
@@ -95,7 +95,7 @@ class Step:
 
 def walk(model: onnx.ModelProto, seed: int) -> Iterator[tuple[Sample, dict[str, Array]]]:
     """Inputs and results of each position in turn, the cache handed on."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     random, cache = np.random.default_rng(seed), np.zeros(CACHE, np.float32)
     names = [value.name for value in session.get_outputs()]
     for position in range(LENGTH):
