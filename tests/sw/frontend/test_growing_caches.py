@@ -17,6 +17,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse, read
 from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.quantise.calibration import Calibration
@@ -75,7 +76,7 @@ def parsed(model: onnx.ModelProto) -> ParsedOnnx:
 
 def walked(model: onnx.ModelProto, cache: Array) -> list[Array]:
     """Results of each step in ONNX Runtime."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     found = []
     for position, x in enumerate(INPUTS):
         y, cache = session.run(["y", "present_k"], {"x": x, "pos": np.array([position]), "past_k": cache})
