@@ -35,13 +35,13 @@ class RecurrentBuilder(Builder):
         self.source = self.start((1, width), 1 / 128, 0)
         self.inputs, self.outputs = [self.input], list[Any]()
 
-    def kept(self, name: str, result: Range) -> Act:
+    def past(self, name: str, result: Range) -> Act:
         """What the run before has left."""
         scale, zero = result.quant
         self.inputs.append(helper.make_tensor_value_info(f"past_{name}", TensorProto.INT8, (1, self.units)))
         return Act(f"past_{name}", (1, self.units), float(np.float32(scale)), zero, result.rms)
 
-    def keep(self, name: str, act: Act) -> Act:
+    def present(self, name: str, act: Act) -> Act:
         """What the next run is to find; the last operator made it."""
         self.nodes[-1].output[0] = f"present_{name}"
         self.outputs.append(helper.make_tensor_value_info(f"present_{name}", TensorProto.INT8, act.shape))
@@ -74,28 +74,28 @@ def lstm(width: int = 10, units: int = 128, classes: int = 12, seed: int = 18) -
     product = Act("", (1, units), float(np.float32(scale)), zero, CELL.rms)
     added = Act("", (1, units), 1 / 128, 0, TANH.rms)
     cells = build.exact_sum(product, added, CELL)
-    hidden, cell = build.kept("h", TANH), build.kept("c", cells)
+    hidden, cell = build.past("h", TANH), build.past("c", cells)
     both = build.concat("joined", build.source, hidden)
     enter, leave, keep = build.gates(both, 3)
     new = build.function("new_tanh", "Tanh", build.dense("new", both, units, LINEAR), TANH)
     held = build.multiply("held", keep, cell, CELL)
-    cell = build.keep("c", build.add("cell", held, build.multiply("added", enter, new, TANH), cells))
+    cell = build.present("c", build.add("cell", held, build.multiply("added", enter, new, TANH), cells))
     hidden = build.multiply("hidden", leave, build.function("cell_tanh", "Tanh", cell, TANH), TANH)
-    return build.classified(build.keep("h", hidden), classes)
+    return build.classified(build.present("h", hidden), classes)
 
 
 def gru(width: int = 10, units: int = 128, classes: int = 12, seed: int = 19) -> bytes:
     """GRU for keyword spotting, a step in each run; its reset gate is behind the product; input (1, width)."""
     _check(width, units, classes)
     build = RecurrentBuilder("gru", seed, width, units)
-    before = build.kept("h", TANH)
+    before = build.past("h", TANH)
     update, reset = build.gates(build.concat("joined", build.source, before), 2)
     old = build.multiply("reset", reset, build.dense("old", before, units, LINEAR), LINEAR)
     fresh = build.dense("fresh", build.source, units, LINEAR)
     new = build.function("new_tanh", "Tanh", build.add("new", fresh, old, build.exact_sum(fresh, old, LINEAR)), TANH)
     moved = build.multiply("moved", build.complement("rest", update), new, TANH)
     held = build.multiply("held", update, before, TANH)
-    return build.classified(build.keep("h", build.add("hidden", held, moved, TANH)), classes)
+    return build.classified(build.present("h", build.add("hidden", held, moved, TANH)), classes)
 
 
 def _check(width: int, units: int, classes: int) -> None:

@@ -227,7 +227,7 @@ class _Layer:
         def step(value: oir.Value, state: _State) -> _State:
             update, reset = self._gates("Sigmoid", self._joined([value, *state], 1), gates)
             if joined is None:
-                new, old = (self._product(each, part) for each, part in zip((value, *state), hidden, strict=True))
+                new, old = (self._product(side, part) for side, part in zip((value, *state), hidden, strict=True))
                 total = self._two("Add", new, self._two("Mul", reset, old))
                 bent = self.edit.add("Tanh", [total], (self.batch, self.units))
             else:
