@@ -36,7 +36,7 @@ BEGIN, END = "<!-- table: python benchmarks/integer_sums.py -->", "<!-- end of t
 SCHEMES = {"default": Scheme(), "`integer-sums`": Scheme(integer_sums=True)}
 CONFIGS = {
     "64 KiB": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
-    "1 MiB, `softmax = 1`, `norm = true`": Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", softmax=1, norm=True),
+    "1 MiB, `softmax = 1`, `norm = 1`": Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", softmax=1, norm=1),
 }
 COLUMNS = ("network, as float", "scheme", "output SNR", "8 x 8 with", "programs", "cycles", "host's cycles, estimated")
 ZOO = ("bert_tiny", "vit_tiny")

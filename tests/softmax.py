@@ -30,7 +30,7 @@ def shares(
     if not used:
         return [zero] * len(row)
     entries = [words[max(used) - x] % (1 << 31) if is_in else 0 for x, is_in in zip(row, counts, strict=True)]
-    made = _floats(entries, levels % 512) if onnx else _integers(entries)
+    made = _floats(entries, levels % 8192) if onnx else _integers(entries)
     return [max(-128, min(127, y + zero)) if is_in else zero for y, is_in in zip(made, counts, strict=True)]
 
 

@@ -3,7 +3,7 @@
 An exponential is a word of the table. In TFLITE it is an integer, its share the product with the reciprocal of the
 sum, which takes three steps of Newton's method on the same multiplier. In ONNX it is a float32, its share the quotient
 of its product with the levels and the sum, a bit per stage. A quotient's last bit is a half: rounding looks at what is
-left.
+left. A quotient of more bits saturates.
 """
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
@@ -15,6 +15,7 @@ from dovetail.hw.vector.stage import VectorStage
 from dovetail.isa.instructions.checks import ROW_ELEMENTS
 from dovetail.isa.instructions.table import INSTRUCTIONS, SOFTMAX, Op
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN, Rounding
+from dovetail.isa.numerics.softmax import MAX_LEVELS
 from dovetail.isa.timing.vector import table_lanes
 
 LARGEST, SUM = range(2)
@@ -26,8 +27,11 @@ EXPONENT = 9
 """Bits of a sum's exponent: one more than a float32 has, as sums have no largest one."""
 QUOTIENT = 10
 """Bits of a share, the half included."""
-FRACTION = 34
+LEVELS = MAX_LEVELS.bit_length()
+FRACTION = MANTISSA + LEVELS + 1
 """Bits of what is divided."""
+BEYOND = FRACTION - MANTISSA - QUOTIENT
+"""Of these, those that no quotient has which does not saturate."""
 FIRST, FIRST_STEP = 1515870810, -1010580540
 """Newton's method begins with 48 / 17 - 32 / 17 * x, with 29 fraction bits."""
 
@@ -93,7 +97,7 @@ class SoftmaxRow(VectorStage):
         regs, row = self.regs, self.row
         own = Signal()
         onnx = Signal()
-        levels = Signal(9)
+        levels = Signal(LEVELS)
         m.d.sync += [
             own.eq(self.operation == int(Op.SOFTMAX)),
             onnx.eq(regs.MODE.rounding == Rounding.ONNX),
@@ -144,14 +148,16 @@ class SoftmaxRow(VectorStage):
         exponents = delayed(m, "exponent", exponent, 2)
         below = divisor_exponent - exponents[2]
         places = Signal(range(FRACTION + 1))
-        m.d.comb += places.eq(Mux(onnx, Mux(below > FRACTION, FRACTION, below), FRACTION - zeros))
+        m.d.comb += places.eq(Mux(onnx, Mux(below > FRACTION, FRACTION, below), FRACTION - BEYOND - zeros))
         doubled = Signal(FRACTION)
         m.d.comb += doubled.eq(Mux(onnx, product << 1, product[31:62]))
         wide = Cat(Const(0, FRACTION), doubled) >> places
-        rest, bits, inexact = Signal(MANTISSA), Signal(QUOTIENT), Signal()
-        m.d.sync += [Cat(bits, rest).eq(wide[FRACTION:]), inexact.eq(wide[:FRACTION].any())]
+        rest, bits, inexact, beyond = Signal(MANTISSA), Signal(QUOTIENT), Signal(), Signal(BEYOND)
+        m.d.sync += [Cat(bits, rest, beyond).eq(wide[FRACTION:]), inexact.eq(wide[:FRACTION].any())]
+        large = delayed(m, "large", beyond.any(), QUOTIENT)[-1]
 
-        # 8 to 17: a bit of the quotient each. TFLITE divides by 1.
+        # 8 to 17: a bit of the quotient each. TFLITE divides by 1. A rest that is not below the divisor makes the first
+        # bit 1, so that the share saturates, too.
         for n in range(8, 8 + QUOTIENT):
             more = Cat(bits[-1], rest)
             fits = more >= divisor
@@ -165,7 +171,7 @@ class SoftmaxRow(VectorStage):
         m.d.comb += share.eq(bits[1:] + up + regs.QUANT.zero_out.as_signed())
         made = Signal(8 * self.config.vector_lanes)
         with m.If(in_share[-1]):
-            m.d.sync += made.eq(Cat(made, Mux(share > INT8_MAX, INT8_MAX, share[:8])[:8])[8:])
+            m.d.sync += made.eq(Cat(made, Mux(large | (share > INT8_MAX), INT8_MAX, share[:8])[:8])[8:])
         m.d.comb += self.result.eq(made)
         return m
 

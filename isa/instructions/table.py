@@ -664,7 +664,7 @@ VECTOR = (
     ),
     (
         "OUT_MULT",
-        "multiplier of the result; SOFTMAX in ONNX: levels that stand for 1, modulo 512",
+        "multiplier of the result; SOFTMAX in ONNX: levels that stand for 1, modulo 8192",
         (Field("mult", 0, 31, "multiplier"),),
     ),
     (

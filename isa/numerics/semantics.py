@@ -17,7 +17,7 @@ from dovetail.isa.numerics.leaky_relu import leaky_relu
 from dovetail.isa.numerics.norm import NormRecords, norm
 from dovetail.isa.numerics.rounding import Int8s, Rounding, clamp_to_int8, int64
 from dovetail.isa.numerics.shift import shift32
-from dovetail.isa.numerics.softmax import softmax_onnx, softmax_tflite
+from dovetail.isa.numerics.softmax import MAX_LEVELS, softmax_onnx, softmax_tflite
 from dovetail.isa.numerics.vector import VectorParameters
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -77,7 +77,7 @@ def shifted32(a: Array, b: None, p: VectorParameters) -> Array:
     return shift32(p.with_bias(a), p.shift_out, p.rounding).astype(np.int32)
 
 
-LEVELS = 1 << 9
+LEVELS = MAX_LEVELS + 1
 """One more than the most levels that may stand for 1 in SOFTMAX."""
 VALID = 1 << 16
 """Elements of a row that count are modulo this."""
@@ -87,7 +87,7 @@ def softmaxed(a: Array, table: Array, p: VectorParameters) -> Int8s:
     """SOFTMAX of the last axis: int8 [height, width, n], and the 1,024 bytes of a table.
 
     Of the pixel at ``y``, ``x`` the first ``count + y * count_y + x * count_x`` elements count, modulo 2^16.
-    ``softmax_tflite`` or ``softmax_onnx`` with ``mult_out`` levels, modulo 512; the zero point is ``zy``.
+    ``softmax_tflite`` or ``softmax_onnx`` with ``mult_out`` levels, modulo 8192; the zero point is ``zy``.
     """
     height, width, n = a.shape
     valid = p.count + np.arange(height)[:, None, None] * p.count_y + np.arange(width)[:, None] * p.count_x

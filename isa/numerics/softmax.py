@@ -39,7 +39,7 @@ TFLITE_COLUMNS = 4095
 """Elements of a row whose sum cannot leave 32 bits."""
 ONNX_LEVELS = 1 << 24
 """The most levels that may stand for 1 in `softmax_onnx`."""
-MAX_LEVELS = 511
+MAX_LEVELS = (1 << 13) - 1
 """The most that may in the instruction SOFTMAX."""
 
 _FRACTION = 26

@@ -13,7 +13,6 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
 from onnxruntime.quantization.calibrate import TensorData, TensorsData
 
-from dovetail.isa.numerics.softmax import MAX_LEVELS
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration, Means
@@ -28,6 +27,9 @@ _NOTHING = 16.0
 
 _CELL = 6.0
 """Where the cell of a recurrent layer saturates: tanh(6) is 1 but for 1e-5, and with 8 bits a wider range is coarse."""
+
+_MOST_SHARES = 1 << 12
+"""Steps of a share that are 1 at most."""
 
 Scales = Mapping[str, NDArray[np.float32]]
 
@@ -98,7 +100,7 @@ def _levels(graph: FloatGraph, chosen: Plan, ranges: Mapping[str, Range], scheme
     for name, representative in chosen.tensors.items():
         producer, seen = graph.producers.get(name), ranges[name]
         if producer is not None and producer.op_type == "Softmax":
-            seen = _of_softmax(seen, scheme)
+            seen = of_softmax(scheme, seen)
         elif producer is not None and picks_rows(graph, producer):  # of all rows, not only of those that were seen
             seen = _of_constant(_constant(graph, producer.input[0]))
         shared[representative] = seen.join(shared.get(representative, seen))
@@ -136,16 +138,19 @@ def _of_scores(sums: Iterable[Masked], maxima: Mapping[str, Range]) -> dict[str,
     return found
 
 
-def _of_softmax(seen: Range, scheme: Scheme) -> Range:
-    """A range in which 256 levels have a scale of 2**-8 .. 2**-12; with integer sums, of 1 / 256 or 1 / 511, which an
-    accelerator's SOFTMAX has too.
+def of_softmax(scheme: Scheme, seen: Range) -> Range:
+    """A range that has the shares that were seen and the finest steps of which a whole number is 1, up to 4096.
 
     ONNX Runtime fuses a Softmax with its neighbours. The fused kernel divides by the scale as an integer, and overflows
-    if that is small.
+    if that is small. So does the accelerator's SOFTMAX, in whole numbers.
     """
-    finer = (MAX_LEVELS,) if scheme.integer_sums else tuple(1 << bits for bits in range(9, 13))
-    ranges = [255 / levels for levels in (256, *finer)]
-    return Range(0.0, min((high for high in ranges if high >= seen.high), default=ranges[0]))
+    steps = 255 if scheme.activations == "asymmetric" else 127
+    finest = int(np.clip(steps / max(seen.high, 2.0**-12), steps + 1, _MOST_SHARES))
+    for levels in range(finest, steps, -1):
+        found = Range(0.0, steps / levels)
+        if np.floor(np.float32(1) / activation(scheme, found).scale) == levels:
+            return found
+    return Range(0.0, steps / (steps + 1))
 
 
 def _drop_clamps(model: onnx.ModelProto, graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> None:

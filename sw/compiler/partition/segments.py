@@ -128,7 +128,7 @@ def averages_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Nod
 
 
 def rows_fit(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
-    """Rows of a softmax or a norm have at most 4096 elements, 4095 of TFLite's softmax. Behind a softmax, at most 511
+    """Rows of a softmax or a norm have at most 4096 elements, 4095 of TFLite's softmax. Behind a softmax, at most 8191
     steps are 1."""
     if not isinstance(node, ir.Rows):
         return None

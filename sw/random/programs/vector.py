@@ -103,7 +103,7 @@ def _softmax(rng: random.Random, n: int) -> Registers:
         "POOL_COUNT": rng.choice((n, 1, rng.randint(0, n), 32767)),
         "B_X_STEP": rng.choice(steps) & MASK,
         "B_Y_STEP": rng.choice(steps) & MASK,
-        "OUT_MULT": rng.choice((256, 254, rng.randint(0, 511), rng.getrandbits(31))),
+        "OUT_MULT": rng.choice((256, 254, rng.randint(0, 511), rng.randint(512, 8191), rng.getrandbits(31))),
     }
 
 

@@ -97,7 +97,7 @@ def test_any_table(lanes: int, at_once: int, rounding: Rounding) -> None:
     for number, table in enumerate(tables):
         rows = [rng.randint(-9, 9) if number % 2 else rng.randint(-128, 127) for _ in range(42)]
         quant = vec("QUANT", zero_in=0, zero_out=rng.randint(-128, 127), lo=-128, hi=127)
-        levels = rng.choice((0, 1, 254, 256, 511, 512, (1 << 31) - 1))
+        levels = rng.choice((0, 1, 254, 256, 511, 512, 4096, 8191, 8192, (1 << 31) - 1))
         job = softmax(config, shape, rounding, QUANT=quant, OUT_MULT=levels)
         verify(config, [(Op.SOFTMAX, job)], memory=memory_of(config, rows, words(table)))
 
@@ -111,6 +111,21 @@ def test_quotients_beside_a_tie() -> None:
     job = softmax(config, (1, 1, 2), Rounding.ONNX, OUT_MULT=3, QUANT=quant)
     (result,) = verify(config, [(Op.SOFTMAX, job)], memory=memory_of(config, [10, 9], words(table)))
     assert result.memory[job["OUT_ADDR"] :][:2] == bytes([2, 1])
+
+
+def test_shares_of_many_steps() -> None:
+    """What the quotient's bits do not hold saturates: all of 8191 steps, half of them or a few, beside small and large
+    sums."""
+    config = config_of(3, softmax=1)
+    quant = vec("QUANT", zero_in=0, zero_out=-128, lo=0, hi=0)
+    rows = [9, 8, 7, 9, 9, 7, 9, 7, 7, 9, 9, 9]
+    for power, small in ((126, 117), (100, 92)):
+        table = [power << FRACTIONS, power << FRACTIONS | 0x7FFFFF, small << FRACTIONS | 1, *[0] * 253]
+        jobs = [
+            (Op.SOFTMAX, softmax(config, (1, 4, 3), Rounding.ONNX, OUT_MULT=levels, QUANT=quant))
+            for levels in (511, 1024, 8191)
+        ]
+        verify(config, jobs, memory=memory_of(config, rows, words(table)))
 
 
 class Adder(wiring.Component):

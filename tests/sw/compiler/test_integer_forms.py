@@ -75,7 +75,7 @@ def test_masks_begin_anew_in_every_matrix(valid: tuple[int, int]) -> None:
     [
         ((1, 5000), {}, "rows must have at most 4096 elements, not 5000"),
         ((1, 4096), {"form": Rounding.TFLITE}, "rows must have at most 4095 elements, not 4096"),
-        ((1, 10), {"levels": 512}, "at most 511 steps may be 1, not 512"),
+        ((1, 10), {"levels": 8192}, "at most 8191 steps may be 1, not 8192"),
         ((3, 10), {"valid": (1, 40000)}, "at most 32767 elements of a row may count, not 80001"),
     ],
 )

@@ -16,10 +16,10 @@ from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
-from dovetail.sw.quantise.parameters import Level, set_apart
+from dovetail.sw.quantise.parameters import Level, Range, activation, set_apart
 from dovetail.sw.quantise.plan import plan
 from dovetail.sw.quantise.quality import Comparison
-from dovetail.sw.quantise.quantiser import apply
+from dovetail.sw.quantise.quantiser import apply, of_softmax
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.sw.quantise.test_quantise import Net, planned, run, scales_of
@@ -121,12 +121,19 @@ def test_a_sum_keeps_a_small_branch_on_average(small: float, result: float, want
 
 
 def test_softmax_has_steps_that_the_accelerator_has() -> None:
-    """Shares of many elements are small: their steps are as fine as the runtime's kernel bears, or the instruction."""
+    """Shares of many elements are small: their steps are as fine as the runtime's kernel bears. Others are as fine as
+    shares are small; a whole number is 1, in float32 too, which 409 is not."""
     net = Net(1, 4, 20, 20)
     model = net.model(net.op("MatMul", net.op("Softmax", net.op("MatMul", "x", "x")), "x"))
     graph = FloatGraph(model)
     sample = {"x": np.random.default_rng(2).normal(0, 0.05, (1, 4, 20, 20)).astype(np.float32)}
     (softmax,) = (node.output[0] for node in graph.nodes if node.op_type == "Softmax")
-    for text, levels in (("", 4096), ("integer-sums", 511)):
+    for text in ("", "integer-sums"):
         scale, _ = scales_of(apply(Calibration(graph, [sample]), Scheme.parse(text)).model)[softmax]
-        assert np.floor(np.float32(1) / np.float32(scale)) == levels
+        assert np.floor(np.float32(1) / np.float32(scale)) == 4096
+    steps = {("", 1.0): 256, ("", 0.7): 364, ("", 0.623): 408, ("", 0.06): 4096}
+    steps |= {("symmetric", 1.0): 128, ("symmetric", 0.7): 181, ("power-of-two", 0.7): 128, ("power-of-two", 0.3): 256}
+    for (text, high), levels in steps.items():
+        scheme = Scheme.parse(text)
+        scale = activation(scheme, of_softmax(scheme, Range(0.0, high))).scale
+        assert np.floor(np.float32(1) / scale) == levels
