@@ -210,7 +210,11 @@ def _report(
 ) -> NodeReport:
     """``form``: what an instruction could do in the place of a node of the host."""
     graph = code.graph
-    place = FREE if isinstance(node, ir.FREE) else HOST if node.name in code.host_reasons else ACCELERATOR
+    place = HOST if node.name in code.host_reasons else ACCELERATOR
+    if isinstance(node, ir.Pick):  # the loads of what reads it
+        instructions = (Op.LOAD.name,)
+    elif isinstance(node, ir.FREE):
+        place = FREE
     return NodeReport(
         name=node.name,
         kind=node.op,
@@ -234,6 +238,8 @@ def _rule(code: Code, node: ir.Node, form: ir.Node, held: list[FileNode], instru
         return " ".join((getdoc(broken[0]) or "").split())
     if node.name in code.host_reasons and not isinstance(node, ir.Host):
         return " ".join((getdoc(pays_for_its_round_trip) or "").split())
+    if isinstance(node, ir.Pick):
+        return PICKED
     if isinstance(node, ir.Elementwise) and node.own is not None:
         return f"{INSTRUCTIONS[node.own].doc} It is the runtime's operator for every pair of bytes."
     operators = {file_node.op for file_node in held}
@@ -246,6 +252,11 @@ def _rule(code: Code, node: ir.Node, form: ir.Node, held: list[FileNode], instru
     return row.rule if row else ""
 
 
+PICKED = (
+    "what the host would compute from one whole number of the network's inputs, such as a token or a position, and from"
+    " constants: rows of a table, which loads pick by a parameter"
+)
+"""The rule of nodes that are rows of tables."""
 _MARKS = {"QuantizeLinear", "DequantizeLinear"}
 """Part of every quantised operator."""
 
@@ -268,4 +279,6 @@ def _weight_bytes(node: ir.Node) -> int:
             return node.values.nbytes
         case ir.Constant():
             return node.value.nbytes
+        case ir.Pick():
+            return node.table.nbytes
     return node.weight_bytes

@@ -23,7 +23,7 @@ from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
-from dovetail.sw.compiler.partition.segments import ACCELERATOR, Step
+from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.compiler.plan import choices
 from dovetail.sw.compiler.plan.cascades import Traffic, choose
 from dovetail.sw.compiler.plan.choices import Choice
@@ -294,7 +294,7 @@ class Draft:
     @cached_property
     def constants(self) -> Constants:
         partition = self.partition
-        return Constants(partition.steps, self.segments, partition.band_of, partition.given.start)
+        return Constants(partition, self.segments)
 
     @cached_property
     def memory(self) -> memory.Plan:
@@ -311,7 +311,7 @@ class Draft:
         constants = {
             node.outputs[0]: self.constants.where[node.name]
             for node in partition.graph.nodes
-            if isinstance(node, ir.Constant)
+            if isinstance(node, ir.Constant | ir.Pick)
         }
         places = {**self.memory.where, **constants, **partition.given.where}
         offsets = {name: part.offset for name, part in partition.parts.items()}
@@ -383,16 +383,18 @@ def _schedule(segment: Segment) -> Hashable:
 class Constants:
     """The constants of a graph and of its segments' nodes: addresses by node, what makes them, where they end."""
 
-    def __init__(
-        self, steps: Iterable[Step], segments: Iterable[Segment], band_of: Mapping[str, str], start: int
-    ) -> None:
+    def __init__(self, partition: Partition, segments: Iterable[Segment]) -> None:
         self.where: dict[str, int] = {}
         self.packers: list[tuple[int, Packer]] = []
-        self.end = start
-        for step in steps:
+        self.end = partition.given.start
+        band_of = partition.band_of
+        for step in partition.steps:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
-                    self._add(node, node.value.nbytes, partial(_bytes, node.value))
+                    self._add([node.name], node.value.nbytes, partial(_bytes, node.value))
+        for records in partition.records:
+            at = self._add([], records.bytes, records.packed)
+            self.where |= {pick.name: at + records.offsets[pick.outputs[0]] for pick in records.picks}
         known: dict[Hashable, int] = {}
         segments = list(segments)
         records = {
@@ -409,13 +411,15 @@ class Constants:
                     if key in known:
                         self.where[node.name] = known[key]
                         continue
-                    known[key] = self.end
-                    self._add(node, *needed)
+                    known[key] = self._add([node.name], *needed)
 
-    def _add(self, node: ir.Node, size: int, packer: Packer) -> None:
-        self.where[node.name] = self.end
-        self.packers.append((self.end, packer))
+    def _add(self, names: Iterable[str], size: int, packer: Packer) -> int:
+        """Place constants of nodes with some names; returns their address."""
+        address = self.end
+        self.where |= dict.fromkeys(names, address)
+        self.packers.append((address, packer))
         self.end += memory.align(size)
+        return address
 
 
 def _is_layer(node: ir.Node) -> TypeGuard[ir.Conv | ir.Depthwise]:

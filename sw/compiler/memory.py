@@ -124,7 +124,7 @@ def lifetimes(
             number += 1
     for name in graph.wanted:
         last[roots[name]] = number
-    constants = {name for node in graph.nodes if isinstance(node, ir.Constant) for name in node.outputs}
+    constants = {name for node in graph.nodes if isinstance(node, ir.Constant | ir.Pick) for name in node.outputs}
     return {
         name: Buffer(graph.tensors[name].bytes, first[name], number if keep else last[name])
         for name in sorted(set(stored) - constants, key=lambda name: (first[name], name))

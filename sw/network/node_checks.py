@@ -23,6 +23,7 @@ from dovetail.sw.network.nodes import (
     Node,
     Norm,
     Pad,
+    Pick,
     Rescale,
     Reshape,
     Softmax,
@@ -52,6 +53,9 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
         return
     if isinstance(node, Update):
         _check_update(node, tensors)
+    if isinstance(node, Pick):
+        _check_pick(node, tensors)
+        return
     ins = [tensors[name] for name in node.inputs[: 2 if isinstance(node, Update) else None]]
     out = tensors[node.outputs[0]]
     for tensor in [*ins, out]:
@@ -98,12 +102,24 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
 def _check_update(node: Update, tensors: Mapping[str, Tensor]) -> None:
     require(len(node.inputs) == 3, node.name, f"update must have 3 inputs, not {len(node.inputs)}")
     state, rows, place = (tensors[name] for name in node.inputs)
-    whole = place.dtype in ("int32", "int64") and place.size == 1
-    require(whole, node.name, f"the place of its rows must be one int32 or int64, not {place}")
+    require(_is_whole(place), node.name, f"the place of its rows must be one int32 or int64, not {place}")
     alike = len(state.shape) == len(rows.shape) and 0 <= node.axis < len(rows.shape)
     for k, (size, part) in enumerate(zip(state.shape, rows.shape, strict=False)):
         alike &= size == part or (k == node.axis and size > part)
     require(alike, node.name, f"rows must be like {state.shape} but along axis {node.axis}, not {rows.shape}")
+
+
+def _check_pick(node: Pick, tensors: Mapping[str, Tensor]) -> None:
+    (number,), (out,) = (tuple(tensors[name] for name in names) for names in (node.inputs, node.outputs))
+    require(_is_whole(number), node.name, f"the number of its row must be one int32 or int64, not {number}")
+    rows = node.table.dtype == np.int8 and node.table.ndim == 2 and len(node.table)
+    require(bool(rows), node.name, f"its table must be rows of int8, not {node.table.dtype}{node.table.shape}")
+    fits = out.dtype == "int8" and out.size == node.table.shape[1]
+    require(fits, node.name, f"output must be int8 of {node.table.shape[1]} elements, not {out}")
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.dtype in ("int32", "int64") and tensor.size == 1
 
 
 def _check_copies(node: Move, ins: list[Tensor], out: Tensor) -> None:

@@ -391,6 +391,17 @@ class Constant(_Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Pick(_Node):
+    """A row of a constant table, which a run picks: the input is the row's number, a whole number that the host has.
+    What reads the row finds it in the table, so it costs nothing but the table's memory.
+
+    ``table``: int8 [rows, elements of the result].
+    """
+
+    table: NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AvgPool(_Node):
     """Average over a window, of the integers with their zero point; input and output quantisation are equal.
 
@@ -467,6 +478,7 @@ Node = (
     | Update
     | Reshape
     | Constant
+    | Pick
     | Host
 )
 
@@ -476,5 +488,5 @@ Pointwise = Elementwise | Rescale | Table
 Rows = Softmax | Norm
 """Nodes that compute each row of their operand from all of it."""
 
-FREE = (Reshape, Constant)
+FREE = (Reshape, Constant, Pick)
 """Nodes that neither accelerator nor host has work with."""

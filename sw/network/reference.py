@@ -112,6 +112,8 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
             result = inputs[0]
         case ir.Constant():
             result = node.value
+        case ir.Pick():
+            result = pick(node, inputs[0])
     return [np.asarray(result).astype(np.int8).reshape(out.shape)]
 
 
@@ -251,6 +253,14 @@ def update(graph: ir.Graph, node: ir.Update, inputs: list[Array]) -> Array:
     where[node.axis] = slice(first, first + rows.shape[node.axis])
     result[tuple(where)] = rows
     return result
+
+
+def pick(node: ir.Pick, number: Array) -> Int8:
+    """The row of this number. Raises NetworkError where there is none."""
+    row = int(number.item())
+    if not 0 <= row < len(node.table):
+        raise NetworkError(f"{node.inputs[0]} must be 0..{len(node.table) - 1}, not {row}")
+    return node.table[row]
 
 
 def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:

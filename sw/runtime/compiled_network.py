@@ -25,6 +25,7 @@ from dovetail.sw.compiler.compile import Code, generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
+from dovetail.sw.compiler.partition.tables import records_of
 from dovetail.sw.errors import CompileError, DovetailError, NetworkError
 from dovetail.sw.frontend.parsed_file import ParsedFile, Shapes
 from dovetail.sw.host.step import HostUnit, units_of
@@ -200,7 +201,7 @@ class CompiledNetwork:
         """Bytes that must cross the bus: accelerator inputs from and outputs to the host, weights, biases."""
         code, tensors = self.code, self.graph.tensors
         updates = [node for node in code.nodes_on(ACCELERATOR) if isinstance(node, ir.Update)]
-        own = [node for node in code.nodes_on(ACCELERATOR) if node not in updates]
+        own = [node for node in code.nodes_on(ACCELERATOR) if not isinstance(node, ir.Update | ir.Pick)]
         made = {name for node in own for name in node.outputs}
         used = {name for node in own for name in node.inputs}
         wanted = {name for node in code.nodes_on(HOST) for name in node.inputs}.union(self.graph.wanted)
@@ -248,7 +249,11 @@ class CompiledNetwork:
         graph, code = self.graph, self.code
         accelerator = self._engine(engine) if isinstance(engine, str) else engine
         values: dict[str, Array] = self.state | graph.bind(inputs)
-        memory = self._image.copy()
+        try:
+            code.parameters.values(self._run_inputs(values))
+        except ParameterError as error:
+            raise NetworkError(str(error)) from None
+        memory, where = self._image.copy(), self._where(values)
         runs: list[RunResult] = []
         for index, (step, number) in enumerate(code.walk):
             if step.device == HOST:
@@ -256,7 +261,7 @@ class CompiledNetwork:
                     values |= unit.run(graph, values)
                 continue
             if number is not None:
-                self._write(memory, step.nodes, values)
+                self._write(memory, step.nodes, values, where)
                 segment = code.segments[number]
                 try:
                     parameters = code.parameters.values(self._run_inputs(values))
@@ -268,7 +273,7 @@ class CompiledNetwork:
                 runs.append(run)
             for node in step.nodes:
                 for name in node.outputs:
-                    if (value := self._read(memory, name, values, node)) is not None:
+                    if (value := self._read(memory, name, values, node, where)) is not None:
                         values[name] = value
         outputs = graph.unbind(values)
         self.state = graph.next_state(values)
@@ -296,22 +301,42 @@ class CompiledNetwork:
             self._engines[name] = create(name, self.config)
         return self._engines[name]
 
-    def _write(self, memory: NDArray[np.uint8], nodes: tuple[ir.Node, ...], values: dict[str, Array]) -> None:
+    def _where(self, values: Mapping[str, Array]) -> dict[str, int]:
+        """Addresses of tensors in this run: what lies in a row that it picks is as many records further on."""
+        where = dict(self.code.where)
+        for records in records_of(self.graph.nodes):
+            further = self._run_inputs(values)[records.input] * records.step
+            for pick in records.picks:
+                first = self.code.where[pick.outputs[0]]
+                row = range(first, first + pick.table.shape[1])
+                where |= {name: at + further for name, at in self.code.where.items() if at in row}
+        return where
+
+    def _write(
+        self, memory: NDArray[np.uint8], nodes: tuple[ir.Node, ...], values: dict[str, Array], where: Mapping[str, int]
+    ) -> None:
         """Put what a segment reads from outside where it expects it."""
         made = {name for node in nodes for name in node.outputs}
         for name in {name for node in nodes for name in node.inputs} - made:
-            address = self.code.where.get(name)
+            address = where.get(name)
             if address is not None:
                 data = np.ascontiguousarray(values[name]).view(np.uint8).ravel()
                 memory[address : address + data.size] = data
 
-    def _read(self, memory: NDArray[np.uint8], name: str, values: dict[str, Array], node: ir.Node) -> Array | None:
+    def _read(
+        self,
+        memory: NDArray[np.uint8],
+        name: str,
+        values: dict[str, Array],
+        node: ir.Node,
+        where: Mapping[str, int],
+    ) -> Array | None:
         """A tensor, None if it was in SRAM only."""
         tensor = self.graph.tensors[name]
         if isinstance(node, ir.Reshape):  # perhaps of something that the host has made
             source = values.get(node.inputs[0])
             return None if source is None else source.reshape(tensor.shape)
-        address = self.code.where.get(name)
+        address = where.get(name)
         if address is None:
             return None
         if name in self.code.pitches:

@@ -77,13 +77,16 @@ class Places:
             raise Unfit(f"stream_offset {self.end:#x} instead of {memory.align(end):#x}")
 
     def _constants(self) -> dict[str, int]:
-        """Addresses of the graph's constants, which are in front."""
+        """Addresses of the graph's constants, which are in front, and of the rows that runs pick, behind them."""
         found, end = {}, 0
         for step in self.partition.steps:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     found[node.outputs[0]] = end
                     end += memory.align(node.value.nbytes)
+        for records in self.partition.records:
+            found |= {name: end + offset for name, offset in records.offsets.items()}
+            end += memory.align(records.bytes)
         return found
 
     def _check_needed(self) -> None:

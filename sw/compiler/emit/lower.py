@@ -1,6 +1,6 @@
 """From the stages of a segment to tile tasks and words: what each kind of node becomes, and where tensors lie."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, zip_longest
 
 from dovetail.sw.compiler.emit import array_layer, convolution, elementwise, movement, pooling, products, rows
@@ -42,6 +42,7 @@ def emit(
         tasks = list(lowering.tasks(number, first))
         if tasks:
             tasks[0].loads += lowering.kept(number)
+        lowering.pick(tasks)
         arena.take(regions for task in tasks for regions in task.touched)
         emitter.place(tasks, segment.plan.alive(number, later))
         first += len(stage.nodes)
@@ -64,6 +65,7 @@ class _Lowering:
     def __init__(self, segment: Segment, arena: Arena, where: Mapping[str, int], constants: Mapping[str, int]) -> None:
         self.segment, self.config, self.graph, self.plan = segment, segment.config, segment.graph, segment.plan
         self.arena, self.where, self.constants = arena, where, constants
+        self.rows = [(where[name], one) for name, one in segment.picked.items() if name in where]
 
     def kept(self, number: int) -> list[Transfer]:
         """Loads of what a stage is the first one to read, and others read again."""
@@ -73,6 +75,14 @@ class _Lowering:
                 at = resident.bank * self.config.bank_bytes + resident.skip
                 found.append(Transfer(self.where[name], at, self.graph.tensors[name].size))
         return found
+
+    def pick(self, tasks: Iterable[Task]) -> None:
+        """Loads of a row that the run picks come from the place of the table's first row, and a parameter."""
+        for task in tasks if self.rows else ():
+            for number, load in enumerate(task.loads):
+                for first, one in self.rows:
+                    if first <= load.memory < first + one.size:
+                        task.loads[number] = load._replace(param=one.number, reach=one.reach)
 
     def tasks(self, number: int, index: int) -> Iterator[Task]:
         """The tiles of a stage."""

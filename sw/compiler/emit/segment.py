@@ -70,7 +70,7 @@ class Segment:
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
-        self.layers, self.updates = partition.layers, partition.updates
+        self.layers, self.updates, self.picked = partition.layers, partition.updates, partition.picked
         self.outside = stored
         self.rows = rows if wide else 0
         self.wide = wide and (rows > 0 or any(isinstance(node, ir.Update) for node in nodes))

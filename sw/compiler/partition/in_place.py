@@ -1,4 +1,5 @@
-"""Pass: states of which a run replaces rows are updated where they lie, by a parameter of the run."""
+"""Pass: states of which a run replaces rows are updated where they lie, by a parameter of the run. And what all
+parameters of a run are."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -6,7 +7,24 @@ from dataclasses import dataclass
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.parameters import MOST_VALUES, Formula, Parameters, RunInput, Term
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.tables import records_of
 from dovetail.sw.network import ir
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A row that a run picks.
+
+    Parameters
+    ----------
+    number: of the parameter that is added to the address that it is loaded from.
+    size: its bytes.
+    reach: bytes from the first row of its table to the last one.
+    """
+
+    number: int
+    size: int
+    reach: int
 
 
 @dataclass(frozen=True)
@@ -58,22 +76,37 @@ def in_place(graph: ir.Graph, host: Collection[str]) -> dict[str, InPlace]:
 
 
 def _all(graph: ir.Graph, host: Collection[str]) -> Iterator[InPlace]:
-    numbers: dict[tuple[str, int], int] = {}
+    numbers = numbers_of(graph, host)
     for node in graph.nodes:
         if isinstance(node, ir.Update) and node.name not in host:
             step = node.step(graph)
-            number = numbers.setdefault((node.inputs[2], step), len(numbers) + 1)
-            yield InPlace(node, number, step, node.places(graph))
+            yield InPlace(node, numbers[node.inputs[2], step], step, node.places(graph))
+
+
+def picked_rows(graph: ir.Graph, host: Collection[str]) -> dict[str, Picked]:
+    """The rows that a run picks, by tensor."""
+    numbers = numbers_of(graph, host)
+    return {
+        pick.outputs[0]: Picked(numbers[records.input, records.step], pick.table.shape[1], records.reach)
+        for records in records_of(graph.nodes)
+        for pick in records.picks
+    }
+
+
+def numbers_of(graph: ir.Graph, host: Collection[str]) -> dict[tuple[str, int], int]:
+    """The parameters of a graph's program, 1 is the first, each by its run input and the bytes that it counts in:
+    those of updates in place, then those of tables of which rows are picked."""
+    updates = (node for node in graph.nodes if isinstance(node, ir.Update) and node.name not in host)
+    keys = [(node.inputs[2], node.step(graph)) for node in updates]
+    keys += [(records.input, records.step) for records in records_of(graph.nodes)]
+    return {key: number for number, key in enumerate(dict.fromkeys(keys), 1)}
 
 
 def parameters_of(graph: ir.Graph, host: Collection[str]) -> Parameters:
     """What the program's parameters are."""
-    found = in_place(graph, host).values()
     most: dict[str, int] = {}
-    formulas: dict[int, Formula] = {}
-    for one in found:
-        place = one.node.inputs[2]
-        most[place] = min(most.get(place, one.places - 1), one.places - 1)
-        formulas[one.number] = Formula(terms=(Term(place, step=one.step),))
-    inputs = tuple(RunInput(name, 0, high) for name, high in most.items())
-    return Parameters(inputs, tuple(formulas[number] for number in sorted(formulas)))
+    counts = [(one.node.inputs[2], one.places) for one in in_place(graph, host).values()]
+    for name, count in (*counts, *((records.input, records.count) for records in records_of(graph.nodes))):
+        most[name] = min(most.get(name, count - 1), count - 1)
+    formulas = (Formula(terms=(Term(name, step=step),)) for name, step in numbers_of(graph, host))
+    return Parameters(tuple(RunInput(name, 0, high) for name, high in most.items()), tuple(formulas))

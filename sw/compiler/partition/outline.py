@@ -12,11 +12,13 @@ from dovetail.sw.compiler.emit.array_layer import layer_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
-from dovetail.sw.compiler.partition.in_place import InPlace, in_place
+from dovetail.sw.compiler.partition.in_place import InPlace, Picked, in_place, picked_rows
 from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
 from dovetail.sw.compiler.partition.kernel_rows import with_kernel_rows
 from dovetail.sw.compiler.partition.parts import parts_of
+from dovetail.sw.compiler.partition.picks import read_by_host, with_picks
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
+from dovetail.sw.compiler.partition.tables import Records, records_of
 from dovetail.sw.compiler.place import Given, Part
 from dovetail.sw.network import ir
 
@@ -61,6 +63,16 @@ class Partition:
         return in_place(self.graph, self.reasons)
 
     @cached_property
+    def picked(self) -> dict[str, Picked]:
+        """The rows that a run picks, by tensor."""
+        return picked_rows(self.graph, self.reasons)
+
+    @cached_property
+    def records(self) -> list[Records]:
+        """The tables of which a run picks rows."""
+        return records_of(self.graph.nodes)
+
+    @cached_property
     def layers(self) -> dict[str, ConvLayer]:
         """What the array computes, by the node's name."""
         nodes = [node for step in self.steps if step.is_program for node in self.executed(step)]
@@ -90,14 +102,24 @@ class Partition:
 
 
 def partition(graph: ir.Graph, config: Config, options: Options, given: Given | None = None) -> Partition:
-    """Divide a graph, in which instructions do what they can of the host's nodes; ``given``: what is settled about
-    system memory.
+    """Divide a graph, in which instructions and tables do what they can of the host's nodes; ``given``: what is settled
+    about system memory, where a program shares it with others. These have no parameters.
 
     Raises
     ------
     CompileError: a node reads a tensor that nothing makes, or that follows from the node itself.
     """
-    found, reasons = with_integer_forms(graph, config, options)
+    barred, kept = set[str](), dict[str, str]()
+    while True:
+        picked = graph
+        if not given:
+            picked, kept = with_picks(graph, config, options, barred)
+        found, reasons = with_integer_forms(picked, config, options)
+        lost = read_by_host(found, reasons)
+        if not lost:
+            break
+        barred |= lost
+    reasons = {name: kept.get(name, reason) for name, reason in reasons.items()}
     found = with_kernel_rows(found, config, reasons)
     return replace(_divided(found, reasons, config, options, given), network=graph)
 

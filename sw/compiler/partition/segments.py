@@ -277,11 +277,12 @@ def steps_of(graph: ir.Graph, host: Collection[str]) -> list[Step]:
 
 
 def _take_turns(graph: ir.Graph, host: Collection[str], device: str) -> list[Step]:
-    """``device``: the one that begins. Constants lie in system memory before anything runs."""
-    constants: tuple[ir.Node, ...] = tuple(node for node in graph.nodes if isinstance(node, ir.Constant))
+    """``device``: the one that begins. Constants, and tables to pick from, lie in system memory before anything
+    runs."""
+    constants = tuple(node for node in graph.nodes if isinstance(node, ir.Constant | ir.Pick))
     steps = [Step(ACCELERATOR, constants)] if constants else []
     ready = set(graph.given) | {name for node in constants for name in node.outputs}
-    waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
+    waiting: list[ir.Node] = [node for node in graph.nodes if not isinstance(node, ir.Constant | ir.Pick)]
     stuck = False
     while waiting:
         taken: list[ir.Node] = []

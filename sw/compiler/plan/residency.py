@@ -220,13 +220,14 @@ class Plan:
         return stays and 2 * size <= (STREAMED - 1) * self.config.bank_bytes
 
     def _read_again(self) -> dict[str, Resident]:
-        """What several nodes of the vector unit read, and nobody makes, as far as the last bank has room for it."""
+        """What several nodes read, and nobody makes, as far as the last bank has room for it; but no matrices, and
+        nothing that follows a node tile by tile."""
         uses: dict[str, list[int]] = {}
         for number, work in enumerate(self.works):
             for name in dict.fromkeys(work.reads):
                 uses.setdefault(name, []).append(number)
         others = {
-            name for work in self.works for name in (work.writes, *work.bound, *(work.reads if work.array else ()))
+            name for work in self.works for name in (work.writes, *work.bound, *(work.reads[1:] if work.array else ()))
         }
         found, at = dict[str, Resident](), 0
         for name, numbers in uses.items():

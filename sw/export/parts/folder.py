@@ -105,7 +105,13 @@ def _export(compiled: CompiledNetwork, folder: Path) -> dict[str, Any]:
 
 
 def _check_layers(graph: ir.Graph) -> None:
-    """Raises NetworkError for a layer whose state no file of a part could take from, and give to, the others."""
+    """Raises NetworkError for a layer whose state no file of a part could take from, and give to, the others, and for
+    rows that an accelerator picks, which no part passes on."""
+    if picked := next((node.name for node in graph.nodes if isinstance(node, ir.Pick)), None):
+        raise NetworkError(
+            f"{picked!r}: a row that the accelerator picks must be the host's to be exported; compile with"
+            " parameters = 0"
+        )
     held = {state.read for state in graph.states}
     for node in graph.nodes:
         if isinstance(node, ir.Host) and not isinstance(node.payload, OnnxOp | Permute) and held & {*node.inputs}:
