@@ -18,6 +18,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.parameters import MOST_VALUES
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import numbers_of, updates_in_place
+from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
 from dovetail.sw.compiler.partition.tables import step_of
 from dovetail.sw.host.kernels import OnnxOp
 from dovetail.sw.network import ir
@@ -40,15 +41,21 @@ def with_picks(
     ``barred``: tensors that must not be picked.
     """
     kept: dict[str, str] = {}
+    found = sources(graph, frozenset(barred))
+    if not found:
+        return graph, kept
     updates = [node for node in graph.nodes if isinstance(node, ir.Update)]
     host = {node.name for node in updates if updates_in_place(config, options, graph, node)}
-    found = sources(graph, frozenset(barred))
-    saved = {one: sum(options.host.cycles(graph, node) for node in one.spared) for one in found}
+    hosted = with_integer_forms(graph, config, options)[1]
     reason = f"the configuration must have more than {config.parameters} parameters"
     if not config.parameters:
         reason = "the configuration has parameters = 0"
+
+    def saved(one: Source) -> float:
+        return sum(options.host.cycles(graph, node) for node in one.spared if node.name in hosted)
+
     picked = list[Source]()
-    for one in sorted(found, key=lambda one: -saved[one]):
+    for one in sorted(found, key=saved, reverse=True):
         keys = {*numbers_of(graph, host), *((each.number, each.step) for each in (*picked, one))}
         if len(keys) <= config.parameters:
             picked.append(one)
