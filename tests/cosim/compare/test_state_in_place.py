@@ -10,7 +10,7 @@ from dovetail.cosim.compare.windows import layers_of, verify_windows
 from dovetail.sw.network import reference
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.cosim.compare.test_lockstep import SMALL
-from tests.sw.compiler.decoder import LENGTH, decoder, steps
+from tests.sw.compiler.decoder import LENGTH, WORDS, decoder, steps
 from tests.sw.compiler.test_in_place import wide
 
 CONFIG = SMALL["parameters"]
@@ -25,6 +25,22 @@ def test_every_position(build_cache: Path) -> None:
     assert all(verdict.equal for verdict in verdicts), [verdict.first_difference for verdict in verdicts]
     state = graph.initial_state()
     for step in steps(graph):
+        state = graph.next_state(reference.evaluate(graph, state | graph.bind(step)))
+    assert all(np.array_equal(compiled.state[name], state[name]) for name in state)
+
+
+def test_rows_of_a_table(build_cache: Path) -> None:
+    """That each run's token picks, beside the rows of the caches: pages of the table and rows at their ends."""
+    graph = decoder(layers=1, words=WORDS)
+    compiled = compile_network(graph, CONFIG)
+    assert not compiled.code.host_reasons
+    samples = steps(graph)
+    for number, token in enumerate((0, WORDS - 1, 63, 64)):
+        samples[number]["token"][:] = token
+    verdicts = verify(compiled, samples, cache=build_cache)
+    assert all(verdict.equal for verdict in verdicts), [verdict.first_difference for verdict in verdicts]
+    state = graph.initial_state()
+    for step in samples:
         state = graph.next_state(reference.evaluate(graph, state | graph.bind(step)))
     assert all(np.array_equal(compiled.state[name], state[name]) for name in state)
 

@@ -134,7 +134,7 @@ def test_variables(make: Callable[[], bytes], build: Callable[[CompiledNetwork],
 @pytest.mark.slow
 def test_tokens(build: Callable[[CompiledNetwork], Path], tmp_path: Path) -> None:
     """A language model writes the same tokens in 16 positions, by its C code on the RTL and by the model's engine."""
-    config = CONFIG.replace(softmax=1, norm=1, parameters=1)
+    config = CONFIG.replace(softmax=1, norm=1, parameters=3)
     compiled = compile_network("zoo:decoder_tiny", config, effort=0)
     program = build(compiled)
     written = list(Decoder(compiled, create("model", config)).write([1, 403, 407], count=14))

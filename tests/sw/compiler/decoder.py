@@ -12,13 +12,23 @@ from dovetail.sw.random.networks import RandomNet
 
 WIDTH, HEADS, LENGTH = 16, 2, 16
 DEPTH = WIDTH // HEADS
+WORDS = 300
+"""Tokens, where steps have such: more rows than a page holds."""
 
 
-def decoder(length: int = LENGTH, layers: int = 2, *, dtype: str = "int64", rows: int = 1) -> ir.Graph:
-    """``rows``: so many tokens at once. Caches hold [heads, length, depth]."""
+def decoder(
+    length: int = LENGTH, layers: int = 2, *, dtype: str = "int64", rows: int = 1, words: int = 0
+) -> ir.Graph:
+    """``rows``: so many tokens at once; ``words``: rows of a table that a token picks what it is from, 0: that is
+    given. Caches hold [heads, length, depth]."""
     net = RandomNet(7)
     net.tensors["position"] = ir.Tensor("position", (1,), None, 0, dtype)
-    x = net.input(1, 1, rows, WIDTH)
+    if words:
+        net.tensors["token"] = ir.Tensor("token", (1,), None, 0, dtype)
+        table = net.random.integers(-128, 128, (words, rows * WIDTH)).astype(np.int8)
+        x = net.node(ir.Pick, ("token",), net.tensor(1, 1, rows, WIDTH), table=table)
+    else:
+        x = net.input(1, 1, rows, WIDTH)
     states: list[ir.State] = []
 
     def heads(name: str) -> str:
@@ -52,7 +62,7 @@ def decoder(length: int = LENGTH, layers: int = 2, *, dtype: str = "int64", rows
         tensor = net.tensors[name]
         return ir.Port(name, name, tensor.dtype, tensor.scale, tensor.zero_point, Layout.plain(tensor.shape))
 
-    inputs, nodes = (port(net.inputs[0]), port("position")), tuple(net.nodes)
+    inputs, nodes = (port("token" if words else net.inputs[0]), port("position")), tuple(net.nodes)
     return ir.Graph(inputs, (port(x),), net.tensors, nodes, "random", "decoder", tuple(states)).check()
 
 
@@ -62,7 +72,11 @@ def steps(graph: ir.Graph, count: int = LENGTH) -> list[dict[str, Array]]:
     first, last = graph.inputs
     return [
         {
-            first.name: random.integers(-128, 128, first.shape).astype(np.int8),
+            first.name: (
+                random.integers(-128, 128, first.shape).astype(np.int8)
+                if first.dtype == "int8"
+                else random.integers(0, WORDS, first.shape).astype(first.dtype)
+            ),
             last.name: np.array([position], last.dtype),
         }
         for position in range(count)

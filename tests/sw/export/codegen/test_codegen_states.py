@@ -103,12 +103,16 @@ def test_a_place_out_of_range_is_refused(position: int, build: Build) -> None:
     assert np.array_equal(built.run(second)[0].popitem()[1], compiled.run(second).outputs.popitem()[1])
 
 
-def test_tokens(build: Build) -> None:
-    """The same tokens as by the model's engine, to the end of the cache, and again after a reset."""
-    compiled = compile_network(DECODER, WHOLE, effort=0)
+@pytest.mark.parametrize("parameters", [1, 3])
+def test_tokens(parameters: int, build: Build) -> None:
+    """The same tokens as by the model's engine, to the end of the cache, and again after a reset. With 3 parameters the
+    accelerator picks all rows, and nothing is left to the host."""
+    config = WHOLE.replace(parameters=parameters)
+    compiled = compile_network(DECODER, config, effort=0)
+    assert bool(compiled.code.host_reasons) == (parameters == 1)
     built = build(compiled)
     assert built.init() == 0
-    wanted = list(Decoder(compiled, create("model", WHOLE)).write([1, 4, 7], count=20))
+    wanted = list(Decoder(compiled, create("model", config)).write([1, 4, 7], count=20))
     assert len(wanted) == 9
     for _ in range(2):
         token = 1
