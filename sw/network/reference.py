@@ -260,7 +260,8 @@ def pick(node: ir.Pick, number: Array) -> Int8:
     row = int(number.item())
     if not 0 <= row < len(node.table):
         raise NetworkError(f"{node.inputs[0]} must be 0..{len(node.table) - 1}, not {row}")
-    return node.table[row]
+    found: Int8 = node.table[row]
+    return found
 
 
 def average_pool(node: ir.AvgPool, pixels: Int8) -> Int8:
