@@ -16,9 +16,7 @@ WORDS = 300
 """Tokens, where steps have such: more rows than a page holds."""
 
 
-def decoder(
-    length: int = LENGTH, layers: int = 2, *, dtype: str = "int64", rows: int = 1, words: int = 0
-) -> ir.Graph:
+def decoder(length: int = LENGTH, layers: int = 2, *, dtype: str = "int64", rows: int = 1, words: int = 0) -> ir.Graph:
     """``rows``: so many tokens at once; ``words``: rows of a table that a token picks what it is from, 0: that is
     given. Caches hold [heads, length, depth]."""
     net = RandomNet(7)

@@ -67,7 +67,7 @@ def test_only_softmax_norms_and_picking_rows_need_the_host() -> None:
 
 
 def test_a_token_is_one_program() -> None:
-    """With all that is for transformers, and a parameter; rows of tables, and the mask, come from the host before it."""
+    """With a parameter, and all that is for transformers; rows of tables, and the mask, are the host's before it."""
     whole = Config(softmax=1, norm=1, parameters=1)
     one, other = compile_network(SMALL, whole), compile_network(SMALL, Config())
     assert len(one.code.segments) == 1
