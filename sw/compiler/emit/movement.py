@@ -20,6 +20,8 @@ from dovetail.sw.network import ir
 
 MIN_TILE = 4096
 """Bytes below which a copy is not cut further to overlap its transfers."""
+MOST_BANDS = 4
+"""Into how many boxes, at most, a copy is cut so that others run beside it."""
 OVERHEAD = 40
 """Cycles of one more box. For estimates only."""
 MAX_COUNT = 65535
@@ -70,7 +72,7 @@ def changes_order(copy: ir.Copy) -> bool:
 def bands_of(config: Config, copy: ir.Copy) -> int:
     """Into how many boxes a copy is cut, so that others run beside it."""
     *outer, last = copy.sizes
-    return max(isqrt(prod(outer) * ceil_div(last, config.vector_lanes) // OVERHEAD), 1)
+    return min(max(isqrt(prod(outer) * ceil_div(last, config.vector_lanes) // OVERHEAD), 1), MOST_BANDS)
 
 
 def copy_tasks(

@@ -232,8 +232,10 @@ def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) 
         inputs = [_border_of_tflite(compiled.graph, inputs, name) for name in piece.nodes[0].inputs]
         outputs = [_border_of_tflite(compiled.graph, outputs, name) for name in piece.nodes[0].outputs]
     else:
-        # Of what an instruction does in the place of the host's nodes, the file's form is written.
+        # Of what an instruction does in the place of the host's nodes, and of nodes of another form, the file's form is
+        # written.
         network = compiled.code.network
+        own = {node.name: node for node in network.nodes}
         forms = {form.node.name: form for form in Forms(network)}
         part = Part(network, f"part {number}", [border.name for border in (*inputs, *outputs)])
         for border in inputs:
@@ -243,7 +245,9 @@ def _write(compiled: CompiledNetwork, piece: _Piece, number: int, folder: Path) 
                 part.exact &= node.distance is None
                 for written in forms[node.name].nodes:
                     write(part, written)
-            elif network.tensors.keys() >= {*node.inputs, *node.outputs}:  # not what shows an instruction its rows
+                continue
+            node = own.get(node.name, node)
+            if network.tensors.keys() >= {*node.inputs, *node.outputs}:  # not what shows an instruction its rows
                 write(part, node)
         for border in outputs:
             part.output(border.name, border.tensor, border.port)

@@ -68,8 +68,17 @@ def test_fewer_cycles_than_side_by_side() -> None:
 
 @pytest.mark.parametrize(
     ("name", "config", "cycles"),
-    [("cct", EIGHT, 331_105), ("cct", SIXTEEN, 96_683), ("kwt", SIXTEEN, 319_006), ("bert_tiny", SIXTEEN, 242_881)],
+    [
+        ("cct", EIGHT, 322_400),
+        ("cct", SIXTEEN, 88_976),
+        ("kwt", EIGHT, 1_198_650),
+        ("kwt", SIXTEEN, 319_006),
+        ("bert_tiny", EIGHT, 933_787),
+        ("bert_tiny", SIXTEEN, 242_881),
+    ],
 )
 def test_transformers_of_the_zoo(name: str, config: Config, cycles: int) -> None:
-    """Of the roofline 1.086, 1.268, 1.108 and 1.059."""
-    assert compile_network(f"zoo:{name}", config).report().cycles == cycles
+    """At most 1.06 of the roofline on 8 x 8, and 1.17 on 16 x 16."""
+    report = compile_network(f"zoo:{name}", config).report()
+    assert report.cycles == cycles
+    assert cycles < report.bound * (1.06 if config == EIGHT else 1.17)
