@@ -140,15 +140,18 @@ class Segment:
 
     ``address`` is the byte offset of its first page in system memory; ``bound`` the cycles that no run exceeds as long
     as memory is as fast as the configuration says (`dovetail.isa.timing.run`), for watchdogs; 0 where not known.
+    ``entry``: pages at its beginning that a run may leave out which finds SRAM as the last run of the segment left it,
+    and the variables in system memory as well; they load what stays in SRAM.
     """
 
     address: int
     pages: int
     name: str = ""
     bound: int = 0
+    entry: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("address", "pages", "bound"):
+        for name in ("address", "pages", "bound", "entry"):
             _whole(f"{name} of a segment", getattr(self, name))
         if not isinstance(self.name, str):
             raise ProgramError(f"name of a segment must be text, not {self.name!r}")
@@ -242,6 +245,10 @@ class Program:
             pages = range(segment.address, segment.address + segment.pages * PAGE_BYTES)
             if segment.pages < 1:
                 raise ProgramError(f"segment {number} must have at least 1 page, not {segment.pages}")
+            if segment.entry >= segment.pages:
+                raise ProgramError(
+                    f"entry of segment {number} must be below {segment.pages} pages, not {segment.entry}"
+                )
             if (segment.address - self.stream_offset) % PAGE_BYTES:
                 raise ProgramError(f"segment {number} must start at a page of the stream, not at {segment.address}")
             if pages.start < stream.start or pages.stop > stream.stop:
@@ -316,7 +323,10 @@ class Program:
             "stream": {"offset": self.stream_offset, "bytes": len(self.stream)},
             "constants": {"offset": self.constants_offset, "bytes": len(self.constants)},
             "memory_bytes": self.memory_bytes,
-            "segments": [asdict(segment) for segment in self.segments],
+            "segments": [
+                {name: value for name, value in asdict(segment).items() if name != "entry" or value}
+                for segment in self.segments
+            ],
             "inputs": [_descriptor(t) for t in self.inputs],
             "outputs": [_descriptor(t) for t in self.outputs],
             "steps": steps,

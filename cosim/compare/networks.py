@@ -74,6 +74,7 @@ class LockstepEngine:
     ) -> None:
         self._both = Lockstep(config, cache=cache, trace=trace, form=form, waves=waves)
         self._comparisons: list[Comparison] = []
+        self.holds: object | None = None
 
     @property
     def config(self) -> Config:
@@ -88,6 +89,7 @@ class LockstepEngine:
 
     def reset(self) -> None:
         """As after power-up."""
+        self.holds = None
         self._both.reset()
 
     def read_sram(self) -> Bytes:
@@ -96,11 +98,13 @@ class LockstepEngine:
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM on both sides."""
+        self.holds = None
         self._both.model.write_sram(contents)
         self._both.rtl.write_sram(contents)
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run on both; the result is the model's."""
+        self.holds = None
         self._comparisons.append(self._both.run(memory, program, pages, base, parameters))
         result = self._both.latest
         assert result is not None

@@ -243,6 +243,7 @@ class RtlEngine(DeviceEngine):
 
     def reset(self) -> None:
         """As after power-up: SRAM is zero. Waves start again."""
+        self.holds = None
         if self._coverage and self._handle:
             self._covered.append(self._coverage_text())
         self.close()
@@ -280,7 +281,7 @@ class RtlEngine(DeviceEngine):
 
     def pulse_reset(self) -> None:
         """Hold the reset input for some cycles, also while a program runs; whatever is in flight is dropped."""
-        self._under_way = None
+        self._under_way = self.holds = None
         self._library.acc_reset(self._handle)
 
     def stall(self, seed: int, *, one_in: int, longest: int) -> None:
@@ -313,6 +314,7 @@ class RtlEngine(DeviceEngine):
     def start(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> None:
         """Start a program as :meth:`run` does, and return when the engine is busy. Raises :class:`RtlError`."""
         check_bytes(memory)
+        self.holds = None
         self._under_way = memory, program_words(memory, program, pages)
         attach(self._library.acc_memory, self._handle, memory, self._config.memory)
         parts = np.array(self.broken, np.uint64)

@@ -84,6 +84,7 @@ class SystemCEngine(DeviceEngine):
 
     def close(self) -> None:
         """End the process. Another run starts a new one, as after power-up."""
+        self.holds = None
         if self._process is not None:
             self._process.communicate()
             self._process = None
@@ -98,6 +99,7 @@ class SystemCEngine(DeviceEngine):
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :class:`dovetail.sw.runtime.engine.Engine`. Raises ToolError when the platform fails."""
         check_values(self._config, parameters)
+        self.holds = None
         folder = Path(self._folder.name)
         memory.tofile(folder / "image.bin")
         broken = "".join(f" {address}:{size}" for address, size in self.broken)

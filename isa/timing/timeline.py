@@ -1,12 +1,12 @@
 """What a run looked like in time: shared by the timing engine, the model and the RTL."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.instructions.table import PAGE_WORDS, Cause, Unit
 
 Int64s = npt.NDArray[np.int64]
 
@@ -63,6 +63,16 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def behind(self, pages: int) -> "Timeline":
+        """The same of a program with so many pages before those that were run."""
+        if not pages:
+            return self
+        fault = self.fault
+        if fault:
+            words = 1 if fault.cause == Cause.BUS_FETCH else PAGE_WORDS
+            fault = Fault(fault.cause, fault.pc + pages * words)
+        return replace(self, pc=self.pc + np.where(self.is_fetch, pages, pages * PAGE_WORDS), fault=fault)
 
     @property
     def is_fetch(self) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,7 @@ from dovetail.isa.instructions.table import PAGE_WORDS, WORD_BYTES
 from dovetail.isa.parameters import Parameters
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.draft import Draft, plan
+from dovetail.sw.compiler.emit.entry import entry_words
 from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.options import Options
@@ -41,11 +42,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class SegmentCode:
-    """Words of one segment, its address in system memory, and the layer of each operation's word index."""
+    """Words of one segment, its address in system memory, and the layer of each operation's word index.
+
+    ``entry``: pages at its beginning that a run may leave out that finds SRAM as the last run left it.
+    """
 
     address: int
     words: Sequence[int]
     layers: dict[int, int]
+    entry: int = 0
 
     @property
     def pages(self) -> int:
@@ -133,9 +138,12 @@ def emit(draft: Draft) -> Code:
             bands.setdefault(band_of.get(node.name, node.name), []).append(index)
         places = {first + index: len(layers) + n for n, parts in enumerate(bands.values()) for index in parts}
         layers += _layers(divided.graph, segment, emitter, number, first, bands)
-        words = {word: places[layer] for word, layer in emitter.layers.items()}
-        segments.append(SegmentCode(address, emitter.words, words))
-        address += len(emitter.words) * WORD_BYTES
+        before, loads = entry_words(draft.partition.config, draft.kept(number, first))
+        words = {len(before) + word: places[layer] for word, layer in emitter.layers.items()}
+        words |= {word: places[layer] for word, layer in loads.items()}
+        whole = before + emitter.words
+        segments.append(SegmentCode(address, whole, dict(sorted(words.items())), len(before) // PAGE_WORDS))
+        address += len(whole) * WORD_BYTES
         first += len(segment.nodes)
     return Code(
         config=draft.partition.config,

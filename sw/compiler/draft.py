@@ -19,6 +19,7 @@ from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit.lower import emit
+from dovetail.sw.compiler.emit.operations import Transfer
 from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
@@ -182,8 +183,18 @@ class Draft:
     def __init__(self, partition: Partition, effort: int, resident: bool, wide: bool = False, rows: int = 0) -> None:
         options = replace(partition.options, effort=effort)
         self.partition, self.effort, self.resident, self.wide, self.rows = partition, effort, resident, wide, rows
+        alone = sum(step.is_program for step in partition.steps) == 1
         self.segments = [
-            Segment(partition, options, partition.executed(step), wanted, resident=resident, wide=wide, rows=rows)
+            Segment(
+                partition,
+                options,
+                partition.executed(step),
+                wanted,
+                resident=resident,
+                wide=wide,
+                rows=rows,
+                alone=alone,
+            )
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
         ]
@@ -316,6 +327,18 @@ class Draft:
         places = {**self.memory.where, **constants, **partition.given.where}
         offsets = {name: part.offset for name, part in partition.parts.items()}
         return {name: places[root] + offsets.get(name, 0) for name, root in partition.roots.items() if root in places}
+
+    def kept(self, number: int, first: int) -> Iterator[tuple[int, Transfer]]:
+        """What a segment keeps in SRAM from run to run, as loads, each with its layer; ``first``: the number of the
+        segment's first one."""
+        segment, config = self.segments[number], self.partition.config
+        for index, node in enumerate(segment.nodes):
+            at = segment.kept_at(node, config)
+            if at is not None and isinstance(node, ir.Update):
+                size = self.partition.graph.tensors[node.outputs[0]].bytes
+                yield first + index, Transfer(self.where[node.outputs[0]], at, size)
+            elif at is not None and (needed := segment.constants(node)):
+                yield first + index, Transfer(self.constants.where[node.name], at, needed[0])
 
     def emitted(self, number: int, limit: int | None = None) -> Emitter | None:
         """What has written the words of a segment; None if that takes more cycles than ``limit``."""

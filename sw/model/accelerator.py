@@ -61,6 +61,7 @@ class Model:
         """The units that execute operations."""
         self.sram = Sram(config.sram)
         self.broken: tuple[tuple[int, int], ...] = ()
+        self.holds: object | None = None
         self._threads = ThreadpoolController()
         self._timelines: OrderedDict[tuple[Any, ...], Timeline] = OrderedDict()
 
@@ -71,6 +72,7 @@ class Model:
 
     def reset(self) -> None:
         """As after power-up: SRAM is zero."""
+        self.holds = None
         self.sram = Sram(self._config.sram)
 
     def read_sram(self) -> Bytes:
@@ -79,6 +81,7 @@ class Model:
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it."""
+        self.holds = None
         if contents.shape != self.sram.data.shape:
             raise ValueError(f"contents must be {self.sram.data.size} bytes, not {contents.size}")
         self.sram.data[:] = contents
@@ -110,6 +113,7 @@ class Model:
 
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :meth:`~dovetail.sw.runtime.engine.Engine.run`. ``memory`` is changed in place."""
+        self.holds = None
         timeline = self.time(memory, program, pages, base, parameters)
         system = SystemMemory(memory, base, self.broken)
         units = {int(u): (u, model) for u, model in self.units.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import WORD_BYTES, Unit, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.parameters import ParameterError, whole_number
 from dovetail.isa.program import Program
 from dovetail.isa.timing.run import time_program
 from dovetail.isa.timing.timeline import Counters, Timeline
 from dovetail.sw import frontend
-from dovetail.sw.compiler.compile import Code, generate
+from dovetail.sw.compiler.compile import Code, SegmentCode, generate
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.host_cost import HostCost, default_host, load_host_cost
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST
@@ -93,6 +93,8 @@ class CompiledNetwork:
         self.source = source
         self.state = self.graph.initial_state()
         self._engines: dict[str, Engine] = {}
+        self._left: tuple[object, dict[str, Array]] | None = None
+        """What stands for what the last run has left in SRAM, and the variables that it left."""
 
     def __repr__(self) -> str:
         code = self.code
@@ -123,30 +125,25 @@ class CompiledNetwork:
         """What the programs take with another memory, with the least run inputs. Raises ConfigError where the
         configuration cannot have it."""
         config, code = self.config.replace(memory=memory), self.code
-        lines = (
-            time_program(
-                config,
-                segment.words,
-                address=segment.address,
-                memory_bytes=code.memory_bytes,
-                parameters=code.parameters.least,
-            )
-            for segment in code.segments
+        return sum(self._timed(config, segment).cycles for segment in code.segments)
+
+    def _timed(self, config: Config, segment: SegmentCode) -> Timeline:
+        """A run of a segment that finds SRAM as the last one left it, with the least run inputs."""
+        timeline = time_program(
+            config,
+            segment.words[segment.entry * PAGE_WORDS :],
+            address=segment.address + segment.entry * PAGE_BYTES,
+            memory_bytes=self.code.memory_bytes,
+            parameters=self.code.parameters.least,
         )
-        return sum(line.cycles for line in lines)
+        return timeline.behind(segment.entry)
 
     @cached_property
     def _report(self) -> Report:
         code, config = self.code, self.config
         timelines = []
         for segment in code.segments:
-            timeline = time_program(
-                config,
-                segment.words,
-                address=segment.address,
-                memory_bytes=code.memory_bytes,
-                parameters=code.parameters.least,
-            )
+            timeline = self._timed(config, segment)
             if timeline.fault:
                 raise RunError(f"the compiler made a faulty program: {timeline.fault}; please report this network")
             timelines.append(timeline)
@@ -255,6 +252,7 @@ class CompiledNetwork:
             raise NetworkError(str(error)) from None
         memory, where = self._image.copy(), self._where(values)
         runs: list[RunResult] = []
+        found = self._finds_sram(accelerator)
         for index, (step, number) in enumerate(code.walk):
             if step.device == HOST:
                 for unit in self._host_units[index]:
@@ -267,7 +265,10 @@ class CompiledNetwork:
                     parameters = code.parameters.values(self._run_inputs(values))
                 except ParameterError as error:
                     raise NetworkError(str(error)) from None
-                run = accelerator.run(memory, segment.address, segment.pages, parameters=parameters)
+                entry = segment.entry if found else 0
+                address, pages = segment.address + entry * PAGE_BYTES, segment.pages - entry
+                run = accelerator.run(memory, address, pages, parameters=parameters)
+                run = replace(run, timeline=run.timeline.behind(entry))
                 if run.fault:
                     raise RunError(f"the engine stopped in segment {number}: {run.fault}")
                 runs.append(run)
@@ -277,6 +278,9 @@ class CompiledNetwork:
                         values[name] = value
         outputs = graph.unbind(values)
         self.state = graph.next_state(values)
+        if any(segment.entry for segment in code.segments):
+            accelerator.holds = object()
+            self._left = accelerator.holds, {name: value.copy() for name, value in self.state.items()}
         return Result(
             outputs,
             sum(run.cycles for run in runs),
@@ -284,6 +288,12 @@ class CompiledNetwork:
             _add_counters([run.counters for run in runs]),
             values,
         )
+
+    def _finds_sram(self, accelerator: Engine) -> bool:
+        """Whether an engine's SRAM is as this network's last run left it, and the variables are as well."""
+        if self._left is None or accelerator.holds is not self._left[0]:
+            return False
+        return all(np.array_equal(value, self._left[1][name]) for name, value in self.state.items())
 
     def reset(self) -> None:
         """Give the network's variables their initial values again."""

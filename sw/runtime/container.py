@@ -47,6 +47,7 @@ def program_of(code: Code, source: ParsedFile | None) -> Program:
                 s.pages,
                 f"segment {i}",
                 bound_of(code.config, s.words, code.parameters),
+                s.entry,
             )
             for i, s in enumerate(code.segments)
         ),

@@ -62,7 +62,13 @@ def without_timeline(memory: Bytes, read: Callable[[str], int]) -> RunResult:
 
 
 class Engine(Protocol):
-    """One accelerator with its system memory outside. SRAM keeps its contents from run to run."""
+    """One accelerator with its system memory outside. SRAM keeps its contents from run to run.
+
+    ``holds``: what SRAM keeps for a later run; who ran a program sets it. Another run, `reset` and `write_sram` make it
+    None.
+    """
+
+    holds: object | None
 
     @property
     def config(self) -> Config:
@@ -90,6 +96,7 @@ class DeviceEngine(ABC):
     A context manager that closes it.
     """
 
+    holds: object | None = None
     _config: Config
 
     def __enter__(self) -> Self:
@@ -121,6 +128,7 @@ class DeviceEngine(ABC):
 
     def write_sram(self, contents: Bytes) -> None:
         """Replace SRAM, all of it, by DMA programs."""
+        self.holds = None
         if contents.shape != (self._config.sram,):
             raise ValueError(f"contents must be {self._config.sram} bytes, not {contents.shape}")
         self._copy(Unit.LOAD, contents)

@@ -21,8 +21,10 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True)
 class Transfer:
-    """A transfer between system memory and SRAM: its layer, its bytes, and from where to where in system memory."""
+    """A transfer between system memory and SRAM: the place of its word, its layer, its bytes, and from where to where
+    in system memory."""
 
+    pc: int
     unit: Unit
     layer: int
     size: int
@@ -37,7 +39,7 @@ def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Tra
         if INSTRUCTIONS[op].moves:
             view = View(unit_of(op), registers)
             size = view.moved
-            yield Transfer(view.unit, layers[pc], size, view["MEM_ADDR"], Shape.of(view).end)
+            yield Transfer(pc, view.unit, layers[pc], size, view["MEM_ADDR"], Shape.of(view).end)
 
 
 @dataclass(frozen=True)

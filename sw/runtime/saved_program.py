@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, Op, from_bytes
+from dovetail.isa.instructions.checks import View
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, from_bytes
 from dovetail.isa.program import Program, ProgramError
 from dovetail.isa.timing.operations import Operations
 from dovetail.isa.timing.sequencer import as_words
 from dovetail.sw.compiler.compile import Code, Layer, SegmentCode, least_bytes
+from dovetail.sw.compiler.emit.entry import entry_words
+from dovetail.sw.compiler.emit.operations import Transfer as Load
 from dovetail.sw.compiler.memory import ALIGN, align
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
@@ -84,23 +87,23 @@ def _code_of(program: Program, network: ir.Graph) -> Code:
     _check("pitches", data["pitches"], {name: part.pitch for name, part in divided.parts.items()})
     _check("memory_bytes", program.memory_bytes, max(align(program.stream_offset + len(program.stream)), ALIGN))
     segments: list[SegmentCode] = []
-    moved: list[Transfer] = []
+    moved, sizes = list[Transfer](), [0] * len(layers)
     for segment, operations in zip(program.segments, data["operations"], strict=True):
         first = segment.address - program.stream_offset
         words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
         found = _operations(words)
-        segments.append(SegmentCode(segment.address, words, dict(operations)))
+        segments.append(SegmentCode(segment.address, words, dict(operations), segment.entry))
         _check("operations", [pc for pc, _ in operations], found.pcs.tolist())
-        moved += transfers(found, segments[-1].layers)
+        _check_entry(config, segments[-1], found)
+        for transfer in transfers(found, segments[-1].layers):
+            moved.append(transfer)
+            sizes[transfer.layer] += transfer.size * (transfer.pc >= segment.entry * PAGE_WORDS)
     for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
         mine = [index for index, layer in enumerate(layers) if layer.segment == number]
         if any(type(layer) is not int or layer not in mine for layer in code.layers.values()):
             raise Unfit(f"operations of segment {number}")
         _check_layers([layers[index] for index in mine], graph, divided.executed(step))
     _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))
-    sizes = [0] * len(layers)
-    for transfer in moved:
-        sizes[transfer.layer] += transfer.size
     _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
     constants = np.frombuffer(program.constants, np.uint8)
     nodes = {node.name: node for node in graph.nodes}
@@ -144,6 +147,16 @@ def _operations(words: Sequence[int]) -> Operations:
     """Those up to the END."""
     end = words.index(Op.END) if Op.END in words else len(words)
     return Operations(as_words(words)[:end])
+
+
+def _check_entry(config: Config, segment: SegmentCode, found: Operations) -> None:
+    """The entry loads contiguous bytes and does nothing else."""
+    end, loads = segment.entry * PAGE_WORDS, list[tuple[int, Load]]()
+    for pc, registers in zip(found.pcs.tolist(), found.registers(), strict=True):
+        if pc < end:
+            view = View(Unit.LOAD, registers)
+            loads.append((segment.layers[pc], Load(view["MEM_ADDR"], view["SRAM_ADDR"], view["LENGTH"])))
+    _check(f"entry of {segment.entry} pages", list(segment.words[:end]), list(entry_words(config, loads)[0]))
 
 
 def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:

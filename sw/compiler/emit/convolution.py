@@ -112,7 +112,9 @@ class ConvCode:
     """Generates the tasks of one layer, or of one matrix product.
 
     ``source``, ``target``: where input and output lie; ``constants``: system memory address of the weight streams;
-    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: what follows a tile.
+    ``index``: the layer's number; ``matrix``: what a product takes instead of weights; ``tail``: what follows a tile;
+    ``kept``: SRAM address of the weight streams, if they are there; ``part``: the most bytes of them that a transfer
+    loads, 0: any.
     """
 
     def __init__(
@@ -127,10 +129,13 @@ class ConvCode:
         constants: int,
         matrix: Matrix | None = None,
         tail: Follower | None = None,
+        kept: int | None = None,
+        part: int = 0,
     ) -> None:
         self.config, self.layer, self.tiling, self.requant, self.index = config, layer, tiling, requant, index
         self.source, self.target, self.matrix = source, target, matrix
-        self.tail = tail
+        self.tail, self.part = tail, part
+        self.kept = None if kept is None else kept - constants
         (kh, kw), (stride_y, _), (dilation_y, _) = (
             layer.taps,
             layer.turned(*layer.stride),
@@ -179,19 +184,24 @@ class ConvCode:
                 stream, runs = runs_of(
                     self.config, layer, self.block, self.starts[turn], col, self.passes[turn].channels, *inner
                 )
-                weights_at, missing = streams.get((self.matrix, col, turn))
+                at = self.streams[turn] + self.starts[turn][channel // self.block]
+                if self.kept is None:
+                    weights_at, missing = streams.get((self.matrix, col, turn))
+                else:
+                    weights_at, missing = self.kept + at, False
                 above = weights_at + stream
                 if shared:
                     above = weights_at + int(layer.stream_bytes(self.config, tiling.out_channels, channels))
                 if missing and (not shared or buffers.records is None):
-                    at = self.streams[turn] + self.starts[turn][channel // self.block]
-                    task.loads.append(Transfer(at, weights_at, stream))
+                    most = self.part or stream
+                    for begin in range(0, stream, most):
+                        task.loads.append(Transfer(at + begin, weights_at + begin, min(most, stream - begin)))
                 if self.matrix and self.matrix.sram is not None:
                     row, column = (channel, first) if layer.transposed else (first, channel)
                     above = self.matrix.sram + row * self._matrix_step(channels, count) + column
                 elif missing and self.matrix:
                     task.loads.append(self._load_matrix(self.matrix, col, (first, channels), above))
-                if shared:
+                if shared and self.kept is None:
                     weights_at = buffers.records = weights_at if buffers.records is None else buffers.records
                 if resident:
                     input_at = self._input(self.source.sram, window, part[0])

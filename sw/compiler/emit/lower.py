@@ -7,6 +7,7 @@ from dovetail.sw.compiler.emit import array_layer, convolution, elementwise, mov
 from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.beside import Order
 from dovetail.sw.compiler.emit.convolution import Follower
+from dovetail.sw.compiler.emit.masks import Mask
 from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.emit.overlap import overlapped
 from dovetail.sw.compiler.emit.segment import Segment
@@ -15,6 +16,10 @@ from dovetail.sw.compiler.emit.tail import Tail
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.network import ir
+
+LOADED = 4096
+"""Where LOAD has time to spare, as variables stay in SRAM, it loads at most so many bytes of weights at once: a fetch
+of instructions comes behind them."""
 
 
 def emit(
@@ -54,7 +59,7 @@ def emit(
         rest = segment.least_cycles[number + (order.waiting < len(tasks))]
         if not emitter.overtakes and not emitter.advance(limit, rest=rest, more=more):
             return False
-    emitter.add(overlapped(segment.config, gathered) if gathered else order.rest())
+    emitter.add(overlapped(segment.config, gathered, brief=segment.in_place) if gathered else order.rest())
     return emitter.end(limit)
 
 
@@ -92,6 +97,8 @@ class _Lowering:
                 return self._convolution(node, stage, number, index)
             case ir.MatMul() as node:
                 return self._product(node, number, index)
+            case node if mask := self.segment.masks.get(node.name):
+                return self._mask(mask, number, index)
             case node if isinstance(node, ir.Pointwise):
                 return self._pointwise(node, number, index)
             case node if isinstance(node, ir.Rows):
@@ -123,21 +130,29 @@ class _Lowering:
         if tail:
             target = Place(None, None, layer.out_channels)
         constants = self.constants.get(node.name, 0)
+        kept, part = self.segment.kept_at(node, config), LOADED * bool(self.segment.kept)
         return convolution.ConvCode(
-            config, layer, cut, node.requant, index, source, target, constants, tail=tail
+            config, layer, cut, node.requant, index, source, target, constants, tail=tail, kept=kept, part=part
         ).tasks()
 
     def _product(self, node: ir.MatMul, number: int, index: int) -> Iterator[Task]:
         segment = self.segment
-        places = self._place(node.inputs[0]), self._place(node.inputs[1]), self._place(node.outputs[0])
+        places = self._place(node.inputs[0]), self._place(node.inputs[1]), self._place(segment.result_of(node))
         layer, cut, constants = segment.layers[node.name], segment.tilings[node.name], self.constants.get(node.name, 0)
+        kept = segment.kept_at(node, self.config)
         many = products.Products(
-            self.config, self.graph, node, layer, cut, index, places, constants, self.segment.rows > 0
+            self.config, self.graph, node, layer, cut, index, places, constants, self.segment.rows > 0, kept
         )
         update = segment.whole.get(node.name)
         first = index - segment.nodes.index(node)
         rows = self._rows(update, first + segment.nodes.index(update)) if update else None
         return many.tasks(self.plan.space(number), self.arena, rows)
+
+    def _mask(self, mask: Mask, number: int, index: int) -> Iterator[Task]:
+        table, records = (self.segment.kept_at(node, self.config) for node in (mask.total, mask.product))
+        assert table is not None and records is not None
+        place, space = self._place(mask.mask), self.plan.space(number)
+        return mask.tasks(self.config, index, place, table, records, space, self.arena)
 
     def _pointwise(self, node: ir.Pointwise, number: int, index: int) -> Iterator[Task]:
         config, space, operation = self.config, self.plan.space(number), elementwise.operation_of(node)
@@ -159,7 +174,8 @@ class _Lowering:
         shape, constants = (result.size // (height * channels), height, channels), self.constants.get(node.name, 0)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])
         own = rows.RowTasks(self.config, index, node, shape, source, target, constants)
-        return own.tasks(self.plan.space(number), self.arena, self.segment.bands(number), self.segment.rows)
+        bands, tapers = self.segment.bands(number), self.segment.in_place
+        return own.tasks(self.plan.space(number), self.arena, bands, self.segment.rows, tapers=tapers)
 
     def _move(self, node: ir.Move, number: int, index: int) -> Iterator[Task]:
         space, target = self.plan.space(number), self._place(node.outputs[0])
@@ -177,7 +193,8 @@ class _Lowering:
     def _rows(self, node: ir.Update, index: int) -> products.Rows:
         size = self.graph.tensors[node.inputs[0]].size
         rows, state = (self._place(name) for name in (node.inputs[1], node.outputs[0]))
-        return products.Rows(self.segment.updates[node.name], index, node.copy(self.graph), size, rows, state)
+        update, kept = self.segment.updates[node.name], self.segment.kept_at(node, self.config)
+        return products.Rows(update, index, node.copy(self.graph), size, rows, state, kept)
 
     def _tail(self, number: int, stage: Stage, index: int) -> Follower:
         layer, areas = self.segment.layers[stage.head.name], self.plan.areas(number)

@@ -19,22 +19,27 @@ WINDOW = 24
 """So many tasks, in the order in which they come, are looked at to find the next one."""
 NEAR = 200
 """Of tasks that could start within so many cycles, the one that most depends on goes first."""
+SHORT = 60
+"""Others hardly wait for tasks of so many cycles, such as a new row's move to its place."""
 
 
-def overlapped(config: Config, tasks: Sequence[Task]) -> list[Task]:
-    """The tasks, which could be executed one by one, in another such order."""
+def overlapped(config: Config, tasks: Sequence[Task], *, brief: bool = False) -> list[Task]:
+    """The tasks, which could be executed one by one, in another such order; with ``brief`` those go first that are
+    `SHORT`."""
     before = _before(tasks)
-    paths, clock = _paths(config, tasks, before), _Clock(config, tasks, before)
+    own = [_cycles_of(config, task) for task in tasks]
+    paths, clock = _paths(own, before), _Clock(config, tasks, before)
     found, waiting, needs = list[Task](), list(range(len(tasks))), list(map(len, before))
     behind: list[list[int]] = [[] for _ in tasks]
     for number, others in enumerate(before):
         for other in others:
             behind[other].append(number)
     while waiting:
-        near = (n for n in waiting[:WINDOW] if n < waiting[0] + WINDOW)
-        ready = [(clock.start(n), n) for n in near if not needs[n]]
+        seen = (n for n in waiting[:WINDOW] if n < waiting[0] + WINDOW)
+        ready = [(clock.start(n), n) for n in seen if not needs[n]]
         first, _ = min(ready)
-        chosen = min((n for start, n in ready if start <= first + NEAR), key=lambda n: (-paths[n], n))
+        near = [n for start, n in ready if start <= first + NEAR]
+        chosen = min(near, key=lambda n: (brief and own[n] > SHORT, -paths[n], n))
         waiting.remove(chosen)
         clock.run(chosen)
         for number in behind[chosen]:
@@ -64,11 +69,16 @@ def _meet(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]
     return np.asarray(meets)
 
 
-def _paths(config: Config, tasks: Sequence[Task], before: Sequence[dict[int, bool]]) -> list[int]:
-    """About the cycles from the start of each task to the end of all that needs it."""
-    paths = [0] * len(tasks)
-    for number in reversed(range(len(tasks))):
-        paths[number] += sum(one.form.cycles(config, one.addresses) + OVERHEAD for one in tasks[number].computes)
+def _cycles_of(config: Config, task: Task) -> int:
+    """About the cycles of a task's computations."""
+    return sum(one.form.cycles(config, one.addresses) + OVERHEAD for one in task.computes)
+
+
+def _paths(own: Sequence[int], before: Sequence[dict[int, bool]]) -> list[int]:
+    """About the cycles from the start of each task to the end of all that needs it; ``own``: those of each alone."""
+    paths = [0] * len(own)
+    for number in reversed(range(len(own))):
+        paths[number] += own[number]
         for other in before[number]:
             paths[other] = max(paths[other], paths[number])
     return paths

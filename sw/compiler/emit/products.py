@@ -12,7 +12,7 @@ from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.partition.in_place import InPlace
 from dovetail.sw.compiler.place import Place
-from dovetail.sw.compiler.plan.residency import apart_of
+from dovetail.sw.compiler.plan.residency import apart_of, kept_banks
 from dovetail.sw.compiler.plan.schedule import Space, Tiling
 from dovetail.sw.network import ir
 
@@ -28,6 +28,7 @@ class Rows:
     copy: of the rows to the variable's first place.
     size: bytes of the variable.
     rows, state: where they lie.
+    kept: SRAM address of the variable, if it stays there from run to run.
     """
 
     update: InPlace
@@ -36,6 +37,7 @@ class Rows:
     size: int
     rows: Place
     state: Place
+    kept: int | None = None
 
     def stores(self, config: Config, space: Space, arena: Arena) -> Iterator[Task]:
         """The rows go to their place in system memory by a parameter."""
@@ -44,10 +46,12 @@ class Rows:
             yield task
 
     def tasks(self, config: Config, at: int, space: Space, arena: Arena) -> Iterator[Task]:
-        """The variable is loaded to SRAM as the run before left it, and rows in SRAM are put in their place there and
-        in system memory: so the load need not wait for the rows."""
+        """The variable is in SRAM as the run before left it, or is loaded, and rows in SRAM are put in their place
+        there and in system memory: so the load need not wait for the rows."""
         assert self.state.memory is not None
         loads, inside = [Transfer(self.state.memory, at, self.size)], Place(None, at, self.state.pitch)
+        if self.kept is not None:
+            loads = []
         for task in movement.copy_tasks(config, self.index, self.copy, self.rows, inside, space, arena):
             task.loads, loads = loads, []
             task.computes = [one.added("OUT_ADDR", self.update.number, self.update.reach) for one in task.computes]
@@ -67,6 +71,7 @@ class Products:
     places: where operands and results lie.
     constants: system memory address of the records.
     ahead: whether matrices are loaded ahead of the products before.
+    records: SRAM address of these, if they are there.
     """
 
     config: Config
@@ -78,6 +83,7 @@ class Products:
     places: tuple[Place, Place, Place]
     constants: int
     ahead: bool
+    records: int | None = None
 
     def tasks(self, space: Space, arena: Arena, rows: Rows | None) -> Iterator[Task]:
         """``rows``: of the variable that the matrices are, if all of it is to be in SRAM."""
@@ -87,8 +93,12 @@ class Products:
         count = tensors[0].size // sizes[0]
         # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
         ahead = count if self.ahead or layer.height <= config.oc_lanes else 1
+        ahead = 1 if rows and rows.kept is not None else ahead
         cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
-        if rows:
+        if rows and rows.kept is not None:
+            start = rows.kept
+            yield from rows.tasks(config, start, space, arena)
+        elif rows:
             records = round_up(records_of(config, layer), config.word_bytes)
             (at,) = arena.slots(apart_of(config), records + rows.size, 1)
             cut, start = replace(cut, weights_at=(at,)), at + records
@@ -100,7 +110,7 @@ class Products:
             inside = None if start is None else start + number * sizes[1]
             matrix = convolution.Matrix(b.memory, self.node.zero_b, inside)
             code = convolution.ConvCode(
-                config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix
+                config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix, kept=self.records
             )
             yield from code.tasks(buffers)
 
@@ -116,11 +126,14 @@ def readers_of_updates(
     roots: Mapping[str, str],
     layers: Mapping[str, ConvLayer],
     nodes: Sequence[ir.Node],
-) -> dict[str, ir.Update]:
+    *,
+    keeps: bool,
+) -> tuple[dict[str, ir.Update], int]:
     """By name the products whose matrices are a variable with rows that are replaced and that could be in SRAM: nothing
-    else reads it, the products have few rows, so that they wait for the matrices, and there is room for two of them in
-    the banks that are set apart."""
+    else reads it, and the products have few rows, so that they wait for the matrices. And in how many banks all of
+    these variables stay from run to run; 0 if there is only room for two of them at a time, or without ``keeps``."""
     found: dict[str, ir.Update] = {}
+    sizes: dict[str, int] = {}
     readers = Counter(roots[name] for node in nodes for name in node.inputs)
     made = {roots[node.outputs[0]]: node for node in nodes if isinstance(node, ir.Update)}
     room = sum(banks for _, banks in apart_of(config)) * config.bank_bytes
@@ -131,6 +144,8 @@ def readers_of_updates(
         layer, name = layers[node.name], roots[node.inputs[1]]
         others = readers[name] - sum(roots[own] == name for own in update.inputs)
         size = graph.tensors[node.inputs[1]].size + records_of(config, layer) + config.word_bytes
-        if others == 1 and layer.height <= config.oc_lanes and 2 * round_up(size, config.bank_bytes // 16) <= room:
+        if others == 1 and layer.height <= config.oc_lanes:
             found[node.name] = update
-    return found
+            sizes[node.name] = round_up(size, config.bank_bytes // 16)
+    kept = keeps and kept_banks(config, sum(graph.tensors[update.inputs[0]].size for update in found.values()))
+    return {name: update for name, update in found.items() if kept or 2 * sizes[name] <= room}, kept

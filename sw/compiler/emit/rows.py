@@ -51,9 +51,10 @@ class RowTasks:
     target: Place
     table: int
 
-    def tasks(self, space: Space, arena: Arena, bands: int, most: int = 0) -> Iterator[Task]:
+    def tasks(self, space: Space, arena: Arena, bands: int, most: int = 0, *, tapers: bool = False) -> Iterator[Task]:
         """Cut in rows, into ``bands`` at least, or if given, of each matrix ``most`` at a time; what is not resident
-        has two buffers, operands behind the table.
+        has two buffers, operands behind the table. With ``tapers`` the first tile has half the rows, so that it can
+        begin early, and the last one the other half.
 
         Raises
         ------
@@ -81,13 +82,14 @@ class RowTasks:
         start, results = room.place(
             base + 2 * count * row * (self.source.sram is None), 2 * count * row * (self.target.sram is None)
         )
-        number = 0
+        number, early = 0, count // 2 if tapers and count < total else 0
         for matrix in range(matrices if one_by_one else 1):
-            for first in range(0, total, count):
+            for first in (*range(min(early, 1)), *range(early, total, count)):
+                last = early if first < early else min(first + count, total)
                 task = Task(self.index)
                 if number == 0:
                     task.loads.append(Transfer(self.table, start, size))
-                slab = Slab(matrix * rows + first, min(count, total - first), 1, 0, channels)
+                slab = Slab(matrix * rows + first, last - first, 1, 0, channels)
                 turn = number % 2 * count * row
                 view = operand_of(task, slab, self.source, start + base + turn)
                 out = result_of(slab, self.target, results + turn)

@@ -1,15 +1,18 @@
 """A segment: the nodes that run as one program, how each is cut, and which tensors stay in SRAM between them."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import accumulate
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.sw.compiler.emit import array_layer, pooling, products, rows
+from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.table import TABLE_BYTES
+from dovetail.sw.compiler.emit import array_layer, masks, pooling, products, rows
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.stages import Stage, Stages, Wholes
 from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer, of_rows
@@ -17,6 +20,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.plan import residency, tiling
 from dovetail.sw.compiler.plan.cascades import Link
+from dovetail.sw.compiler.plan.residency import CACHES
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
@@ -25,7 +29,7 @@ SHARE = 4
 AHEAD = 4
 """Where tasks go along rows, tensors that so many steps make from the next one on better have no buffers of others."""
 PRODUCT_PIECES, LAST_PIECES = 2, 4
-"""Where variables are updated in place, tiles of a product's columns, and of the last layer's channels."""
+"""Where variables are updated in place, tiles of a product's columns, or of queries, and of the last layer."""
 
 Packer = Callable[[], NDArray[np.uint8]]
 Constants = tuple[int, Packer]
@@ -50,6 +54,8 @@ class Segment:
         0, those of variables that are updated in place. Then no step follows another one tile by tile.
     rows
         Of a tile, where tasks go along rows.
+    alone
+        Whether no other program runs before these nodes do again, so that something may stay in SRAM until then.
 
     Raises
     ------
@@ -67,6 +73,7 @@ class Segment:
         resident: bool,
         wide: bool = False,
         rows: int = 0,
+        alone: bool = False,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
@@ -80,15 +87,35 @@ class Segment:
         self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
         apart = self.wide and bool(residency.apart_of(config))
-        in_place = apart and not self.rows
-        updates: Wholes = products.readers_of_updates(config, graph, roots, self.layers, nodes) if in_place else {}
-        works = [self._in_stages.work(stage, updates) for stage in self.stages]
-        sizes = {root: graph.tensors[root].size for root in roots.values()}
-        self.plan = residency.Plan(config, works, sizes, stored, enabled=resident, apart=apart, along_rows=rows > 0)
+        self.in_place = in_place = apart and not self.rows
+        """Whether banks are set apart for variables that are updated in place."""
+        updates, kept = dict[str, ir.Update](), 0
+        if in_place:
+            updates, kept = products.readers_of_updates(config, graph, roots, self.layers, nodes, keeps=alone)
+        self.masks = self._masks(kept, updates) if kept else {}
+        works = [self._work(stage, updates) for stage in self.stages]
+        sizes = {f"{name} of columns": 0 for name in self.masks} | {
+            root: graph.tensors[root].size for root in roots.values()
+        }
+        self.plan = residency.Plan(
+            config,
+            works,
+            sizes,
+            stored,
+            enabled=resident,
+            apart=(kept or CACHES) * apart,
+            kept=bool(kept),
+            along_rows=rows > 0,
+        )
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
+        self._kept_banks = kept
+        self.kept = self._kept() if kept else {}
+        """By name the updates whose variables, and the nodes whose constants, stay in SRAM from run to run, with the
+        bytes before each there."""
         self.stored = {name for work in works for name in (*work.reads, work.writes)}
         self.stored -= self.plan.residents.keys() - stored - self.plan.loaded.keys()
+        self.stored &= set(roots.values())
         self.tilings: dict[str, tiling.Tiling] = {}
         for number, stage in enumerate(self.stages):
             if stage.head.name in self.layers:
@@ -99,6 +126,61 @@ class Segment:
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
                 self.tilings[stage.head.name] = self._in_pieces(number, chosen) if in_place else chosen
+
+    def _masks(self, banks: int, updates: Mapping[str, ir.Update]) -> dict[str, masks.Mask]:
+        """By name the sums that products with variables in SRAM do themselves, if there is room for all their records;
+        they come before these products then."""
+        found = masks.masks_of(self.config, self.graph, self.roots, self.layers, self.nodes, self.outside)
+        found = [one for one in found if one.product.name in updates]
+        size = sum(self.graph.tensors[update.inputs[0]].size for update in updates.values())
+        size += sum(self._records(one) + TABLE_BYTES for one in found)
+        if size > banks * self.config.bank_bytes:
+            return {}
+        for one in found:
+            names = [stage.head.name for stage in self.stages]
+            stage = self.stages.pop(names.index(one.total.name))
+            self.stages.insert(names.index(one.product.name), stage)
+        self.nodes = [node for stage in self.stages for node in stage.nodes]
+        return {one.total.name: one for one in found}
+
+    def _records(self, mask: masks.Mask) -> int:
+        return products.records_of(self.config, self.layers[mask.product.name])
+
+    def _work(self, stage: Stage, updates: Wholes) -> residency.Work:
+        """What a stage is to the plan of SRAM, where products do the sums that mask them."""
+        work, name = self._in_stages.work(stage, updates), stage.head.name
+        if mask := self.masks.get(name):
+            return replace(work, reads=(self.roots[mask.mask],), writes=f"{name} of columns", cycles=mask.columns)
+        masked = any(mask.product is stage.head for mask in self.masks.values())
+        return replace(work, writes=self.roots[self.result_of(stage.head)]) if masked else work
+
+    def result_of(self, node: ir.Node) -> str:
+        """The tensor that the code of a node makes: of a product that masks its result, the sum."""
+        mask = next((one for one in self.masks.values() if one.product is node), None)
+        return (mask.total if mask else node).outputs[0]
+
+    def _kept(self) -> dict[str, int]:
+        """Variables, records and tables of masked products, and as far as there is room weights: the last layer's,
+        which nothing hides, then the first ones', before which there is little to do."""
+        config, layers = self.config, self.layers
+        sizes = {update.name: self.graph.tensors[update.inputs[0]].size for update in self.whole.values()}
+        for mask in self.masks.values():
+            sizes |= {mask.product.name: self._records(mask), mask.total.name: TABLE_BYTES}
+        room = self._kept_banks * config.bank_bytes - sum(sizes.values())
+        for node in (*self.nodes[-1:], *self.nodes):
+            if isinstance(node, ir.Conv) and layers[node.name].mode == "conv" and node.name not in sizes:
+                size = round_up(residency.layer_constants(config, layers[node.name]), config.word_bytes)
+                if size <= room:
+                    sizes[node.name], room = size, room - size
+        return dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
+
+    def kept_at(self, node: ir.Node, config: Config) -> int | None:
+        """SRAM address, on a configuration of so much or more SRAM, of the variable that a node updates, or of its
+        weights, if they stay there from run to run."""
+        if node.name not in self.kept:
+            return None
+        ((first, _),) = residency.apart_of(self.config, self._kept_banks)
+        return first * config.bank_bytes + self.kept[node.name]
 
     def _cut_finer(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
         """Tiles of a layer that are small enough for the vector unit to work beside the array."""
@@ -116,18 +198,31 @@ class Segment:
     def _in_pieces(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
         """Where products share their records, those of a tile are all that is loaded, so tiles have fewer channels. Of
         the last layer the array computes a tile while the next one's weights are loaded. Weights of others are loaded
-        far ahead, so in one transfer if they take little of the banks."""
-        layer, space = self.layers[self.stages[number].head.name], self.plan.space(number)
-        last = number == len(self.stages) - 1
-        pieces = LAST_PIECES if last else PRODUCT_PIECES if layer.mode == "matmul" else 1
-        most = round_up(ceil_div(layer.out_channels, pieces), layer.lanes(self.config))
+        far ahead, so in one transfer if they take little of the banks, or are there already. Queries are cut in two, as
+        products of the first ones can begin early."""
+        config, name = self.config, self.stages[number].head.name
+        layer, space = self.layers[name], self.plan.space(number)
+        whole, queries = chosen.in_channels == layer.channels, self._makes_queries(number)
+        last = number == len(self.stages) - 1 and name not in self.kept
+        pieces = LAST_PIECES if last else PRODUCT_PIECES if layer.mode == "matmul" or queries else 1
+        most = round_up(ceil_div(layer.out_channels, pieces), layer.lanes(config))
+        if name in self.kept and whole:
+            return replace(chosen, out_channels=most, weights_at=())
+        self.kept.pop(name, None)
         first, banks = max(space.free, key=lambda run: run[1])
-        bank, plane = self.config.bank_bytes, layer.out_height * layer.out_width
-        size, whole = residency.layer_constants(self.config, layer), chosen.in_channels == layer.channels
-        inside = space.input_at is not None and space.output_at is not None
-        if layer.mode == "conv" and plane == 1 and inside and whole and SHARE * size <= banks * bank:
+        bank, plane = config.bank_bytes, layer.out_height * layer.out_width
+        size = residency.layer_constants(config, layer)
+        alone = layer.mode == "conv" and plane == 1 and whole and space.output_at is not None
+        if alone and SHARE * size <= banks * bank:
             return replace(chosen, out_channels=most, weights_at=(first * bank,))
         return replace(chosen, out_channels=min(chosen.out_channels, most))
+
+    def _makes_queries(self, number: int) -> bool:
+        """Whether a layer's result is what products read, and what these make is no row of a variable."""
+        made = self.plan.works[number].writes
+        rows = {self.roots[node.inputs[1]] for node in self.nodes if isinstance(node, ir.Update)}
+        products = [node for node in self.nodes if isinstance(node, ir.MatMul) and self.roots[node.inputs[0]] == made]
+        return bool(products) and not any(self.roots[node.outputs[0]] in rows for node in products)
 
     def _beside(self, number: int) -> Beside | None:
         """What the vector unit could do beside a layer of the array; None if there is nothing."""
@@ -191,6 +286,8 @@ class Segment:
 
     def constants(self, node: ir.Node) -> Constants | None:
         """What a node needs in system memory besides tensors."""
+        if mask := self.masks.get(node.name):
+            return mask.top.size, lambda: mask.top
         if isinstance(node, ir.Table):
             return node.values.size, partial(_table, node)
         if isinstance(node, ir.Rows):
@@ -201,6 +298,8 @@ class Segment:
 
     def form_of(self, node: ir.Node) -> Hashable:
         """What a node's constants depend on besides the node."""
+        if mask := self.masks.get(node.name):
+            return mask.top.tobytes()
         if (layer := self.layers.get(node.name)) is None:
             return None
         tiling = self.tilings[node.name]

@@ -33,11 +33,21 @@ whose new rows it puts in their place; and for what stays. Where tasks go along 
 results of tiles that the vector unit reads, or that are stored, have the place of the variables. Others go elsewhere if
 they can, so that units need not wait for one another's ports."""
 
+KEPT_SHARE = 2
+"""Of the banks that are left beside these, one part in so many is for what stays in SRAM from run to run."""
 
-def apart_of(config: Config) -> Runs:
+
+def apart_of(config: Config, banks: int = CACHES) -> Runs:
     """The banks that are set apart for variables, or for results of tiles."""
     many = config.banks >= MANY and config.vector and not config.serial
-    return ((config.banks - STREAMED - CACHES, CACHES),) if many else ()
+    return ((config.banks - STREAMED - banks, banks),) if many else ()
+
+
+def kept_banks(config: Config, size: int) -> int:
+    """How many banks are set apart for so many bytes of variables, and for weights, that stay in SRAM from run to run;
+    0 if too little would be left for other weights."""
+    banks = (config.banks - STREAMED - KEPT) // KEPT_SHARE
+    return banks if apart_of(config) and 0 < size <= banks * config.bank_bytes else 0
 
 
 @dataclass(frozen=True)
@@ -119,7 +129,9 @@ class Plan:
     enabled
         Whether there may be any.
     apart
-        Whether some banks are set apart (`apart_of`).
+        How many banks are set apart for variables (`apart_of`); 0 if none are for anything.
+    kept
+        Whether these keep what they have from run to run.
     along_rows
         Whether they are for tasks that go along rows, and not for variables.
     """
@@ -132,13 +144,14 @@ class Plan:
         stored: Collection[str],
         *,
         enabled: bool = True,
-        apart: bool = False,
+        apart: int = 0,
+        kept: bool = False,
         along_rows: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
-        self._apart, self._along_rows = apart, along_rows
-        self._banks = config.banks - (STREAMED + CACHES) * apart
+        self._apart, self._kept, self._along_rows = apart, kept, along_rows
+        self._banks = config.banks - (STREAMED + apart if apart else 0)
         """Those that residents and the array's buffers may take."""
         self._free = [(1 << self._banks) - 1] * len(works)
         self.loaded = self._read_again() if apart and not along_rows else {}
@@ -166,7 +179,8 @@ class Plan:
     def alive(self, number: int, later: Mapping[str, int]) -> Residents:
         """The residents beside a step; ``later``: by how many banks some start later on a larger SRAM."""
         found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
-        return tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
+        places = tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
+        return (*places, (self._banks, self._apart, 0)) if self._kept else places
 
     @property
     def results(self) -> Runs | None:

@@ -9,7 +9,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.program import ITEM_BYTES
+from dovetail.sw.compiler.compile import SegmentCode
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Constants, comment, identifier
@@ -124,7 +126,7 @@ class _InferenceWriter:
                 segment = self.code.segments[number]
                 self._step(f"segment {number}")
                 self.run_inputs.set()
-                self._start(segment.address, segment.pages, *self._borders(index, step))
+                self._start(segment, *self._borders(index, step))
             elif step.device == HOST:
                 for node in step.nodes:
                     self._compute(node)
@@ -139,6 +141,8 @@ class _InferenceWriter:
         self.writer.write(f"STEP({len(self.steps)});")
         scratch = self.storage.lay_out()
         reset = reset_lines(self.states, self.storage, self.constants, self.code.where)
+        if any(segment.entry for segment in self.code.segments):
+            reset = ["inference->keeps = 0;", *reset]
         return Inference(
             self.inputs,
             self.outputs,
@@ -152,16 +156,20 @@ class _InferenceWriter:
             tuple(self.writer.inexact),
         )
 
-    def _start(
-        self, program: int, pages: int, read: Sequence[tuple[int, int]], made: Sequence[tuple[int, int]]
-    ) -> None:
-        """A run of the accelerator; (offset, bytes) of what the host made for it, and of what it makes for the host."""
+    def _start(self, segment: SegmentCode, read: Sequence[tuple[int, int]], made: Sequence[tuple[int, int]]) -> None:
+        """A run of the accelerator; (offset, bytes) of what the host made for it, and of what it makes for the host.
+        A segment's entry is left out if SRAM has what it loads."""
         device = "&inference->device, &inference->memory"
+        entry, program, pages = segment.entry, f"{segment.address:#x}", f"{segment.pages}"
+        if entry:
+            self.writer.write(f"skipped = inference->keeps ? {entry} : 0;", "inference->keeps = 0;")
+            program, pages = f"{program} + {PAGE_BYTES} * skipped", f"{pages} - skipped"
         self.writer.write(
             *(f"dovetail_flush({device}, {offset:#x}, {size});" for offset, size in read),
-            f"status = run_segment(inference, {program:#x}, {pages});",
+            f"status = run_segment(inference, {program}, {pages});",
             "if (status)",
             "    return status;",
+            *(["inference->keeps = 1;"] if entry else []),
             *(f"dovetail_invalidate({device}, {offset:#x}, {size});" for offset, size in made),
         )
 

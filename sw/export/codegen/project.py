@@ -27,6 +27,11 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork
 PREFIX = "inference"
 """What the names of a network's files, functions, types and macros begin with, unless the user says otherwise."""
 DRIVER = ("dovetail.h", "dovetail.c", "dovetail_host.h", ISA_HEADER, "uio.c", "barrier.h")
+KEEPS = (
+    "    int keeps; /* whether SRAM has what the last inference left there. Make it 0 where the accelerator has run"
+    " something else or was reset */\n"
+)
+"""A member, where something stays in SRAM from run to run."""
 _FUNCTION = re.compile(r"^(?:void|int) (dovetail_\w+)\(", re.MULTILINE)
 """A kernel, in its file."""
 WALK = "dovetail_walk.h"
@@ -179,6 +184,7 @@ def _header(
         embedded=embedded if embed else "",
         scratch_note=", kept between runs" if "SCRATCH(" in "".join(inference.reset) else "",
         kept=_fill("reset.h", **title) if inference.reset else "",
+        keeps=KEEPS if any(segment.entry for segment in compiled.code.segments) else "",
         ports="\n".join(
             _ports(macro, "INPUT", inference.inputs, ranges) + _ports(macro, "OUTPUT", inference.outputs, {})
         ),
@@ -207,6 +213,7 @@ def _source(title: Mapping[str, str], compiled: CompiledNetwork, inference: Infe
     segments = bool(compiled.code.segments)
     body = "\n".join(inference.lines)
     variables = [*_memories(body), *(["int status;"] if segments else [])]
+    variables += ["uint32_t skipped; /* pages */"] if "skipped" in body else []
     return _fill(
         "inference.c",
         **title,

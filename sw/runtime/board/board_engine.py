@@ -88,6 +88,7 @@ class BoardEngine(DeviceEngine):
     def run(self, memory: Bytes, program: int, pages: int, base: int = 0, parameters: Sequence[int] = ()) -> RunResult:
         """Run a program; see :meth:`~dovetail.sw.runtime.engine.Engine.run`."""
         check_room(self.link, memory)
+        self.holds = None
         text = memory[program : program + pages * PAGE_BYTES].tobytes()
         words = resolve(self._config, as_words(text), parameters)
         moved = traffic(words, base, len(memory))

@@ -51,8 +51,10 @@ def test_rows_are_put_in_their_place_in_sram(build_cache: Path, monkeypatch: pyt
     draft = wide(graph, config)
     monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
     compiled = compile_network(graph, config, effort=0)
-    assert draft.segments[0].whole
+    assert draft.segments[0].whole and compiled.code.segments[0].entry == 1
     verdicts = verify(compiled, steps(graph), cache=build_cache)
+    cycles = [verdict.segments[0].cycles_rtl for verdict in verdicts]
+    assert cycles[0] > cycles[1] == compiled.report().cycles == max(cycles[1:])
     assert all(verdict.equal for verdict in verdicts), [verdict.first_difference for verdict in verdicts]
 
 

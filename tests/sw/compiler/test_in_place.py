@@ -10,7 +10,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.parameters import names_parameter
 from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
-from dovetail.isa.program import Program
+from dovetail.isa.program import Program, ProgramError
 from dovetail.sw.compiler.draft import Draft, search
 from dovetail.sw.compiler.emit.beside import accesses_of
 from dovetail.sw.compiler.emit.operations import Task
@@ -23,6 +23,9 @@ from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from dovetail.sw.runtime.engine import Engine
+from dovetail.sw.runtime.engines import create
+from dovetail.sw.runtime.saved_places import Unfit
 from dovetail.sw.runtime.saved_program import _code_of
 from dovetail.sw.runtime.system_network import plan_network
 from tests.sw.compiler.decoder import DEPTH, HEADS, LENGTH, decoder, steps
@@ -72,8 +75,10 @@ def wide(graph: ir.Graph, config: Config) -> Draft:
 def test_rows_are_put_in_their_place_in_sram(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable is loaded as the run before left it; its new rows have two places by a parameter, one of them in
     system memory."""
+    monkeypatch.setattr("dovetail.sw.compiler.plan.residency.KEPT_SHARE", 99)
     graph = decoder(rows=rows)
     draft = wide(graph, MANY_BANKS)
+    assert draft.segments[0].whole and not draft.segments[0].kept
     monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
     compiled = compile_network(graph, MANY_BANKS, effort=0)
     (segment,) = compiled.code.segments
@@ -84,6 +89,77 @@ def test_rows_are_put_in_their_place_in_sram(rows: int, monkeypatch: pytest.Monk
     assert not list(faults_of(MANY_BANKS, segment.words, parameters, stored, compiled.code.memory_bytes))
     if rows == 1:
         assert max(run_all(compiled, graph)) <= compiled.program.segments[0].bound
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_variables_stay_in_sram(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pages load them. A run that finds them leaves these pages out; its other pages load no variable."""
+    graph = decoder(rows=rows)
+    draft = wide(graph, MANY_BANKS)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    compiled = compile_network(graph, MANY_BANKS, effort=0)
+    (segment,) = compiled.code.segments
+    assert segment.entry == 1
+    updates = [layer for layer in compiled.report().layers if layer.kind == "update"]
+    assert [layer.moved_bytes for layer in updates] == [HEADS * DEPTH * rows] * 4
+    parameters, stored = compiled.code.parameters, _stored(compiled)
+    assert not list(faults_of(MANY_BANKS, segment.words, parameters, stored, compiled.code.memory_bytes))
+    if rows == 1:
+        cycles = run_all(compiled, graph)
+        assert max(cycles) == cycles[0] <= compiled.program.segments[0].bound
+        assert set(cycles[1:]) == {compiled.report().cycles} != {cycles[0]}
+
+
+def test_what_stays_in_sram_is_loaded_again_where_it_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a reset, with other values of the variables, on another engine, after another program's run."""
+    graph = decoder()
+    draft = wide(graph, MANY_BANKS)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    one, other = (compile_network(graph, MANY_BANKS, effort=0) for _ in range(2))
+    engine, warm = create("model", MANY_BANKS), one.report().cycles
+    samples = steps(graph)
+
+    def run(network: CompiledNetwork, position: int, engine: Engine = engine) -> bool:
+        """Whether the run found SRAM as it was left; its results are those of a network that has not."""
+        fresh = CompiledNetwork(network.code)
+        fresh.state = {name: value.copy() for name, value in network.state.items()}
+        wanted = fresh.run(samples[position], create("model", MANY_BANKS))
+        result = network.run(samples[position], engine)
+        assert all(np.array_equal(result.outputs[name], value) for name, value in wanted.outputs.items())
+        assert all(np.array_equal(network.state[name], value) for name, value in fresh.state.items())
+        assert (result.cycles == warm) == (result.cycles < wanted.cycles)
+        return result.cycles == warm
+
+    assert [run(one, 0), run(one, 1), run(one, 2)] == [False, True, True]
+    one.reset()
+    assert [run(one, 0), run(one, 1)] == [False, True]
+    next(iter(one.state.values()))[0, 0, 0] += 1
+    assert [run(one, 2), run(one, 3)] == [False, True]
+    assert [run(other, 0), run(other, 1), run(one, 4), run(other, 2)] == [False, True, False, False]
+    assert [run(other, 3, create("model", MANY_BANKS)), run(other, 4)] == [False, False]
+    engine.reset()
+    assert [run(other, 5), run(other, 6)] == [False, True]
+    engine.write_sram(engine.read_sram())
+    assert [run(other, 7), run(other, 8)] == [False, True]
+
+
+def test_variables_that_stay_in_a_program_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = decoder()
+    draft = wide(graph, MANY_BANKS)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    compiled = compile_network(graph, MANY_BANKS, effort=0)
+    program = Program.from_bytes(compiled.program.to_bytes())
+    assert [segment.entry for segment in program.segments] == [1]
+    assert _code_of(program, graph).segments == tuple(
+        replace(segment, words=list(segment.words)) for segment in compiled.code.segments
+    )
+    for entry in (0, 2):
+        segments = tuple(replace(segment, entry=entry) for segment in program.segments)
+        with pytest.raises(Unfit):
+            _code_of(replace(program, segments=segments), graph)
+    pages = program.segments[0].pages
+    with pytest.raises(ProgramError, match=f"^entry of segment 0 must be below {pages} pages, not {pages}$"):
+        replace(program, segments=(replace(program.segments[0], entry=pages),))
 
 
 def _stored(compiled: CompiledNetwork) -> list[range]:
@@ -107,8 +183,8 @@ def test_tasks_of_many_steps_keep_what_they_need_before_them(monkeypatch: pytest
     """Of any two tasks that change places neither writes what the other one touches."""
     seen: list[tuple[list[Task], list[Task]]] = []
 
-    def spy(config: Config, tasks: list[Task]) -> list[Task]:
-        seen.append((tasks, overlapped(config, tasks)))
+    def spy(config: Config, tasks: list[Task], *, brief: bool) -> list[Task]:
+        seen.append((tasks, overlapped(config, tasks, brief=brief)))
         return seen[-1][1]
 
     monkeypatch.setattr("dovetail.sw.compiler.emit.lower.overlapped", spy)

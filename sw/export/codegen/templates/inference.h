@@ -50,7 +50,7 @@ struct @@{prefix} {
     uint64_t timeout;
     uint64_t cycles;
     struct dovetail_result result;
-};
+@@keeps};
 
 /* Look for the accelerator, check it, the memory and the weights file, and fill shared memory. Everything stays the
  * caller's; the weights file is not needed afterwards. */

@@ -25,6 +25,7 @@ from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_networ
 from dovetail.sw.runtime.decoder import Decoder
 from dovetail.sw.runtime.engines import create
 from tests.sw.compiler.decoder import LENGTH, decoder, steps
+from tests.sw.compiler.test_in_place import MANY_BANKS, wide
 from tests.sw.export.codegen.conftest import FLAGS, random_inputs
 from tests.sw.runtime.stateful_networks import lstm, streaming, svdf
 from tests.sw.runtime.test_states import _variable
@@ -67,6 +68,20 @@ def test_a_cache_in_place(dtype: str, build: Build) -> None:
     follow(compiled, built, steps(compiled.graph))
     text = built.project.files["inference.c"].decode()
     assert text.count("memcpy(SCRATCH") == text.count("state cache") - len(compiled.graph.states) == 0
+
+
+def test_a_cache_that_stays_in_sram(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run loads it, and the first one behind a reset; the others take fewer cycles."""
+    graph = decoder()
+    draft = wide(graph, MANY_BANKS)
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
+    compiled = compile_network(graph, MANY_BANKS, effort=0)
+    assert compiled.code.segments[0].entry == 1
+    built = build(compiled)
+    follow(compiled, built, steps(graph))
+    first, second = steps(graph, 2)
+    assert built.run(first)[1] > built.run(second)[1] == compiled.report().cycles
+    assert "int keeps;" in built.project.files["inference.h"].decode()
 
 
 @pytest.mark.parametrize("rows", [1, 3])
