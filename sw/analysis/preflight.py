@@ -212,7 +212,7 @@ def _report(
     graph = code.graph
     place = HOST if node.name in code.host_reasons else ACCELERATOR
     if isinstance(node, ir.Pick):  # the loads of what reads it
-        instructions = (Op.LOAD.name,)
+        instructions = (Op.DMA_READ.name,)
     elif isinstance(node, ir.FREE):
         place = FREE
     return NodeReport(

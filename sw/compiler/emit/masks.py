@@ -135,10 +135,13 @@ def _top(
 
 
 def values_of(graph: ir.Graph, name: str) -> set[int]:
-    """All values that elements of a tensor can have, where that is known: what ONNX's Where picks between constants."""
+    """All values that elements of a tensor can have, where that is known: of rows of a table that a run picks, and of
+    what ONNX's Where picks between constants."""
     node = next((node for node in graph.nodes if name in node.outputs), None)
     if isinstance(node, ir.Reshape):
         return values_of(graph, node.inputs[0])
+    if isinstance(node, ir.Pick):
+        return {int(value) for value in np.unique(node.table)}
     if (
         isinstance(node, ir.Host)
         and node.label == "where"

@@ -205,7 +205,7 @@ class Segment:
         whole, queries = chosen.in_channels == layer.channels, self._makes_queries(number)
         last = number == len(self.stages) - 1 and name not in self.kept
         pieces = LAST_PIECES if last else PRODUCT_PIECES if layer.mode == "matmul" or queries else 1
-        most = round_up(ceil_div(layer.out_channels, pieces), layer.lanes(config))
+        most = min(round_up(ceil_div(layer.out_channels, pieces), layer.lanes(config)), layer.out_channels)
         if name in self.kept and whole:
             return replace(chosen, out_channels=most, weights_at=())
         self.kept.pop(name, None)
