@@ -13,7 +13,7 @@ NOT_RUN = pytest.StashKey[set[str]]()
 
 
 class ExactSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """ONNX Runtime, which does not saturate sums of products on any processor, as of `dovetail.sw.host.onnx_session`."""
+    """ONNX Runtime whose sums of products saturate on no processor, as in `dovetail.sw.host.onnx_session`."""
 
     def __init__(self, model: Any, sess_options: Any = None, *others: Any, **named: Any) -> None:
         options = sess_options or onnxruntime.SessionOptions()

@@ -415,9 +415,9 @@ class Constants:
             for node in step.nodes:
                 if isinstance(node, ir.Constant) and step.device == ACCELERATOR:
                     self._add([node.name], node.value.nbytes, partial(_bytes, node.value))
-        for records in partition.records:
-            at = self._add([], records.bytes, records.packed)
-            self.where |= {pick.name: at + records.offsets[pick.outputs[0]] for pick in records.picks}
+        for rows in partition.records:
+            at = self._add([], rows.bytes, rows.packed)
+            self.where |= {pick.name: at + rows.offsets[pick.outputs[0]] for pick in rows.picks}
         known: dict[Hashable, int] = {}
         segments = list(segments)
         records = {

@@ -23,7 +23,7 @@ def part(name: str, config: Config) -> Partition:
 
 
 @pytest.mark.parametrize("name", ["kwt?depth=1", "cct?depth=1", "bert_tiny?depth=1&tokens=40&channels=32"])
-@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(EIGHT, sram="64 KiB"), replace(EIGHT, banks=4)])
+@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(EIGHT, sram=64 << 10), replace(EIGHT, banks=4)])
 def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """With banks set apart and without, with room for all and for little of it, each number of rows."""
     ways = [way for way in draft._ways(part(name, config)) if way.rows]
@@ -45,7 +45,7 @@ def test_rows_of_a_tile_are_those_that_the_vector_unit_takes_at_once() -> None:
 
 def test_without_room_there_is_no_such_draft() -> None:
     """Two rows, as operand and as result, and a table do not fit a bank of 2 KiB."""
-    config = replace(EIGHT, sram="32 KiB")
+    config = replace(EIGHT, sram=32 << 10)
     found = draft._along_rows(part("bert_tiny?depth=1&tokens=40&channels=256", config))
     best, _ = draft._best(found, None)
     assert best is None or best.rows

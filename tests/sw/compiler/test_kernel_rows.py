@@ -33,7 +33,7 @@ def nodes(graph: ir.Graph, config: Config) -> list[str]:
     return [node.op for node in partition(graph, config, Options(effort=0)).graph.nodes]
 
 
-@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(SIXTEEN, sram="64 KiB")])
+@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(SIXTEEN, sram=64 << 10)])
 @pytest.mark.parametrize(
     ("shape", "parameters"),
     [
@@ -61,7 +61,7 @@ def test_where_it_does_not_pay() -> None:
     assert "copies" not in nodes(image((32, 32, 16), **good), SIXTEEN)
     assert "copies" not in nodes(image((32, 32, 3), size=1), SIXTEEN)
     assert "copies" not in nodes(image((32, 32, 3), **good, channels=8), SIXTEEN)
-    assert "copies" not in nodes(image((32, 32, 3), **good), replace(SIXTEEN, sram="32 KiB"))
+    assert "copies" not in nodes(image((32, 32, 3), **good), replace(SIXTEEN, sram=32 << 10))
     assert "copies" not in nodes(image((32, 32, 3), **good, softmax=False), SIXTEEN)
 
 

@@ -129,8 +129,8 @@ def test_softmax_has_steps_that_the_accelerator_has() -> None:
     sample = {"x": np.random.default_rng(2).normal(0, 0.05, (1, 4, 20, 20)).astype(np.float32)}
     (softmax,) = (node.output[0] for node in graph.nodes if node.op_type == "Softmax")
     for text in ("", "integer-sums"):
-        scale, _ = scales_of(apply(Calibration(graph, [sample]), Scheme.parse(text)).model)[softmax]
-        assert np.floor(np.float32(1) / np.float32(scale)) == 4096
+        found, _ = scales_of(apply(Calibration(graph, [sample]), Scheme.parse(text)).model)[softmax]
+        assert np.floor(np.float32(1) / np.float32(found)) == 4096
     steps = {("", 1.0): 256, ("", 0.7): 364, ("", 0.623): 408, ("", 0.06): 4096}
     steps |= {("symmetric", 1.0): 128, ("symmetric", 0.7): 181, ("power-of-two", 0.7): 128, ("power-of-two", 0.3): 256}
     for (text, high), levels in steps.items():
