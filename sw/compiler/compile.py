@@ -141,7 +141,7 @@ def emit(draft: Draft) -> Code:
         before, loads = entry_words(draft.partition.config, draft.kept(number, first))
         words = {len(before) + word: places[layer] for word, layer in emitter.layers.items()}
         words |= {word: places[layer] for word, layer in loads.items()}
-        whole = before + emitter.words
+        whole = before + emitter.words if before else emitter.words
         segments.append(SegmentCode(address, whole, dict(sorted(words.items())), len(before) // PAGE_WORDS))
         address += len(whole) * WORD_BYTES
         first += len(segment.nodes)
