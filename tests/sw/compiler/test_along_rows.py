@@ -15,7 +15,7 @@ from dovetail.sw.runtime.compiled_network import compile_network
 from tests.sw.compiler.test_scheduling import check
 
 EIGHT = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", vector_lanes=8, softmax=4, norm=4)
-SIXTEEN = replace(EIGHT, ic_lanes=16, oc_lanes=16, bus=128, vector_lanes=16)
+SIXTEEN = Config(ic_lanes=16, oc_lanes=16, sram="1 MiB", bus=128, vector_lanes=16, softmax=4, norm=4)
 
 
 def part(name: str, config: Config) -> Partition:
