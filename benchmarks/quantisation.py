@@ -16,11 +16,11 @@ import numpy as np
 import onnx
 from keyword_transformer import keyword_transformer, spectra
 from numpy.typing import NDArray
-from onnxruntime import InferenceSession
 
 from dovetail.isa.common.files import write_atomically
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.passes.float.normalise import normalise
 from dovetail.sw.quantise.automatic import Goal, search
@@ -156,7 +156,7 @@ def scores(float_model: onnx.ModelProto, quantised_model: onnx.ModelProto, name:
     """Mean squared difference of outputs and inputs, float and quantised: the anomaly score of an autoencoder."""
     found = []
     for model in (float_model, uint8_form(quantised_model)):
-        session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = open_session(model.SerializeToString())
         outputs = np.array([session.run(None, {name: value[None]})[0][0] for value in inputs])
         found.append(float(np.mean((outputs - inputs) ** 2)) if outputs.shape == inputs.shape else 0.0)
     return found

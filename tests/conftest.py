@@ -5,27 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import pytest
 
 NOT_RUN = pytest.StashKey[set[str]]()
 """Tests that another share runs."""
-
-
-class ExactSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """ONNX Runtime whose sums of products saturate on no processor, as in `dovetail.sw.host.onnx_session`."""
-
-    def __init__(self, model: Any, sess_options: Any = None, *others: Any, **named: Any) -> None:
-        options = sess_options or onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.x64quantprecision", "1")
-        try:
-            super().__init__(model, options, *others, **named)
-        except Exception:  # it cannot where two nodes read the same weights; the runtime raises its own classes
-            options.add_session_config_entry("session.x64quantprecision", "0")
-            super().__init__(model, options, *others, **named)
-
-
-onnxruntime.InferenceSession = ExactSession  # before any test imports it
 
 
 @pytest.fixture(autouse=True)

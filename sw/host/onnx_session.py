@@ -25,17 +25,57 @@ def open_session(model: bytes, *, optimises: bool = True) -> Any:
     if not optimises:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
-    def opened() -> Any:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    def opened(data: bytes) -> Any:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
-    # Processors with AVX2 alone add pairs of byte products in 16 bits, where they saturate. With this they do not; the
-    # runtime cannot do it where two nodes read the same weights.
+    # Processors with AVX2 alone add pairs of byte products in 16 bits, where they saturate. With this they do not: the
+    # runtime replaces int8 weights and zero points, each of which one node alone may read.
     options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        return opened()
+        return opened(model)
     except Exception:  # the runtime raises its own classes
-        options.add_session_config_entry("session.x64quantprecision", "0")
-        return opened()
+        own = _with_own_constants(onnx.ModelProto.FromString(model)).SerializeToString()
+        if own == model:
+            raise
+        return opened(own)
+
+
+def _with_own_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A network, in place, in which no two nodes read the same int8 constant or the same dequantised constant."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == onnx.TensorProto.INT8}
+    dequantised = {
+        node.output[0]: node
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    }
+    seen: set[str] = set()
+    nodes: list[onnx.NodeProto] = []
+
+    def own(node: onnx.NodeProto) -> None:
+        for place, name in enumerate(node.input):
+            if name in seen and (name in constants or name in dequantised):
+                node.input[place] = f"{name}/{len(seen)}"
+                copy(name, node.input[place])
+            seen.add(node.input[place])
+
+    def copy(name: str, own_name: str) -> None:
+        if name in constants:
+            model.graph.initializer.append(constants[name])
+            model.graph.initializer[-1].name = own_name
+            return
+        another = onnx.NodeProto()
+        another.CopyFrom(dequantised[name])
+        another.name, another.output[0] = own_name, own_name
+        own(another)
+        nodes.append(another)
+
+    for node in model.graph.node:
+        own(node)
+        nodes.append(node)
+    ordered = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(ordered)
+    return model
 
 
 class Session:

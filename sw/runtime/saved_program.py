@@ -88,21 +88,22 @@ def _code_of(program: Program, network: ir.Graph) -> Code:
     _check("memory_bytes", program.memory_bytes, max(align(program.stream_offset + len(program.stream)), ALIGN))
     segments: list[SegmentCode] = []
     moved, sizes = list[Transfer](), [0] * len(layers)
-    for segment, operations in zip(program.segments, data["operations"], strict=True):
+    for number, (segment, operations, step) in enumerate(
+        zip(program.segments, data["operations"], accelerated, strict=True)
+    ):
         first = segment.address - program.stream_offset
         words = list(from_bytes(program.stream[first : first + segment.pages * PAGE_BYTES]))
         found = _operations(words)
         segments.append(SegmentCode(segment.address, words, dict(operations), segment.entry))
         _check("operations", [pc for pc, _ in operations], found.pcs.tolist())
+        mine = [index for index, layer in enumerate(layers) if layer.segment == number]
+        if any(type(layer) is not int or layer not in mine for _, layer in operations):
+            raise Unfit(f"operations of segment {number}")
+        _check_layers([layers[index] for index in mine], graph, divided.executed(step))
         _check_entry(config, segments[-1], found)
         for transfer in transfers(found, segments[-1].layers):
             moved.append(transfer)
             sizes[transfer.layer] += transfer.size * (transfer.pc >= segment.entry * PAGE_WORDS)
-    for number, (step, code) in enumerate(zip(accelerated, segments, strict=True)):
-        mine = [index for index, layer in enumerate(layers) if layer.segment == number]
-        if any(type(layer) is not int or layer not in mine for layer in code.layers.values()):
-            raise Unfit(f"operations of segment {number}")
-        _check_layers([layers[index] for index in mine], graph, divided.executed(step))
     _check("layers", [layer.segment for layer in layers], sorted(layer.segment for layer in layers))
     _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
     constants = np.frombuffer(program.constants, np.uint8)

@@ -68,4 +68,4 @@ def test_where_it_does_not_pay() -> None:
 def test_the_array_takes_fewer_cycles() -> None:
     """147 of 160 lanes have a tap instead of 147 of 224."""
     report = check(image((32, 32, 3), size=7, stride=2), SIXTEEN).report()
-    assert (report.cycles, report.macs) == (15_107, 16 * 16 * 147 * 40)
+    assert (report.cycles, report.macs) == (14_971, 16 * 16 * 147 * 40)

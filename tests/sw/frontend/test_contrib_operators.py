@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.normalise import normalise
 
@@ -49,7 +49,7 @@ def model(
 
 
 def ran(proto: onnx.ModelProto, inputs: dict[str, Array | None]) -> dict[str, Array]:
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(proto.SerializeToString())
     wanted = {value.name for value in session.get_inputs()}
     names = [value.name for value in session.get_outputs()]
     given = {name: value for name, value in inputs.items() if name in wanted}

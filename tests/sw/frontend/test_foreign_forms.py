@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 from onnx import TensorProto, helper, numpy_helper
@@ -16,6 +15,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse, read
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, read_float
 from dovetail.sw.quantise.quantiser import apply
@@ -71,7 +71,7 @@ def test_a_placeholder_is_not_a_shape(inner: bool, signature: bool) -> None:
     data = placeholder(inner, signature)
     model = parse(NetworkFile("net", data)).as_onnx()
     assert [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim] == [3, 4]
-    (ours,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": floats(3, 8)})
+    (ours,) = open_session(model.SerializeToString()).run(None, {"x": floats(3, 8)})
     runtime = Interpreter(model_content=data)
     runtime.allocate_tensors()
     runtime.set_tensor(0, floats(3, 8))
@@ -157,8 +157,7 @@ def test_old_operator_sets_compute_the_same(tmp_path: Path, opset: int) -> None:
     model = read_float(write(tmp_path / "old.onnx", nodes(opset), x, constants, opset))
     new = write(tmp_path / "new.onnx", nodes(13), x, constants).read_bytes()
     found, wanted = (
-        onnxruntime.InferenceSession(data).run(None, {"x": floats(1, 3, 6, 6)})[0]
-        for data in (model.SerializeToString(), new)
+        open_session(data).run(None, {"x": floats(1, 3, 6, 6)})[0] for data in (model.SerializeToString(), new)
     )
     assert np.allclose(found, wanted, atol=1e-4)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
@@ -18,6 +17,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.file import OnnxFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 
@@ -163,7 +163,7 @@ def quantised(net: Net, path: Path, style: QuantFormat, activations: QuantType, 
 def run_both(path: Path, count: int = 10) -> tuple[ir.Graph, list[tuple[Array, Array]]]:
     """(graph, [(ours, ONNX Runtime's) for seeded float inputs])."""
     graph = load(path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     rng = np.random.default_rng(2)
     pairs = []
     for _ in range(count):
@@ -262,7 +262,7 @@ def test_integer_input_keeps_the_files_type(tmp_path: Path) -> None:
     graph = load(path)
     port = graph.inputs[0]
     assert (port.dtype, port.zero_point, graph.tensors["x"].zero_point) == ("uint8", 130, 2)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     x = np.random.default_rng(3).integers(0, 256, (1, 3, 8, 8)).astype(np.uint8)
     ours = reference.run(graph, x)["y"]
     assert ours.dtype == np.uint8
@@ -288,7 +288,7 @@ def test_transformer_runs_with_its_products_on_the_accelerator(tmp_path: Path, s
     ops = [node.op for node in graph.nodes]
     assert (ops.count("dense"), ops.count("matmul"), ops.count("gelu")) == (8, 3, 1)
     x = np.random.default_rng(9).normal(size=(1, 3, 32, 32)).astype(np.float32)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     expected = session.run(None, {"input": x})[0]
     assert np.array_equal(reference.run(graph, x)[graph.outputs[0].name], expected)
 

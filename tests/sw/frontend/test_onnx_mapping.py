@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
@@ -25,6 +24,7 @@ from dovetail.sw.compiler.partition.segments import host_reasons
 from dovetail.sw.frontend.onnx.mapping import OnnxMapping
 from dovetail.sw.frontend.onnx.values import Quant
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir, reference
 from tests.sw.frontend.test_onnx_operators import Qdq
 
@@ -66,7 +66,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def check(data: bytes, graph: ir.Graph) -> None:
     """The network's output is ONNX Runtime's; that is named by the file, other outputs are not compared."""
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = open_session(data)
     random = np.random.default_rng(3)
     for _ in range(4):
         inputs = {port.name: random.integers(0, 100, port.shape).astype(port.dtype) for port in graph.inputs}

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.frontend import load
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 
@@ -84,7 +84,7 @@ def agree(net: Qdq, folder: Path, levels: Sequence[Array] = (), hosted: Sequence
     path = folder / "op.onnx"
     path.write_bytes(net.model())
     graph = load(path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     rng = np.random.default_rng(0)
     info = np.iinfo(net.dtype)
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_long_float_parts_run_on_the_host(tmp_path: Path) -> None:
     net.outputs.append(x)
     path = tmp_path / "op.onnx"
     path.write_bytes(net.model())
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     (ours,) = reference.run(load(path), EVERY).values()
     np.testing.assert_array_equal(ours, session.run(None, {"x0": EVERY})[0])
 
@@ -288,7 +288,7 @@ def test_difference_is_the_sum_with_the_negative(tmp_path: Path) -> None:
         for x in (name, *other.scales(quant))
     ]
     other.outputs = [other.op("QLinearAdd", *ins, *other.scales((0.05, 11)), domain="com.microsoft")]
-    session = onnxruntime.InferenceSession(other.model(), providers=["CPUExecutionProvider"])
+    session = open_session(other.model())
     rng = np.random.default_rng(1)
     a_value, b_value = rng.integers(0, 256, (2, 1, 9, 30)).astype(np.uint8)
     graph = load(path)

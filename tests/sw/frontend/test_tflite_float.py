@@ -8,7 +8,6 @@ from typing import Any
 
 import flatbuffers
 import numpy as np
-import onnxruntime
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -16,6 +15,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import parse
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
 
 Operator = schema.BuiltinOperator
@@ -120,7 +120,7 @@ def run_litert(data: bytes, values: Sequence[Array]) -> list[Array]:
 def agree(data: bytes, expected: Sequence[Array] | None = None, values: Sequence[Array] | None = None) -> list[str]:
     """Convert, compare on random inputs with LiteRT; returns the ONNX operators in order."""
     model = parse(NetworkFile("net", data)).as_onnx()
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     rng = np.random.default_rng(0)
     if values is None:
         values = [rng.normal(size=wire.shape).astype(np.float32) for wire in session.get_inputs()]
@@ -147,7 +147,7 @@ def test_trained_networks(stem: str) -> None:
 def test_a_network_with_8_bit_weights() -> None:
     """LiteRT quantises the activations of such a file; the README's float form of it is the reference."""
     folder = MODELS / "mlperf_tiny" / "kws_dscnn"
-    session = onnxruntime.InferenceSession(folder / "kws_float.onnx", providers=["CPUExecutionProvider"])
+    session = open_session((folder / "kws_float.onnx").read_bytes())
     (wire,) = session.get_inputs()
     x = np.random.default_rng(0).normal(size=(1, *wire.shape[1:])).astype(np.float32) * 10
     agree((folder / "kws_hybrid.tflite").read_bytes(), session.run(None, {wire.name: x}), [x])
@@ -198,9 +198,7 @@ def test_the_custom_transposed_convolution_of_mediapipe() -> None:
     custom = net.op("CUSTOM", [source, weights, bias], (1, 10, 8, 3))
     net.codes[-1].customCode = "Convolution2DTransposeBias"
     net.graph.operators[-1].customOptions = list(np.array([1, 2, 2], np.int32).tobytes())
-    session = onnxruntime.InferenceSession(
-        parse(NetworkFile("net", net.file(standard, custom))).as_onnx().SerializeToString()
-    )
+    session = open_session(parse(NetworkFile("net", net.file(standard, custom))).as_onnx().SerializeToString())
     x = net.random.normal(size=(1, 5, 4, 4)).astype(np.float32)
     first, second = session.run(None, {session.get_inputs()[0].name: x})
     np.testing.assert_array_equal(first, second)

@@ -20,6 +20,7 @@ import dovetail
 from dovetail.sw.analysis.diff import compare
 from dovetail.sw.errors import DovetailError, NetworkError
 from dovetail.sw.frontend.torch import from_torch
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
 from tests.sw.frontend.torch_modules import IMAGE, TOKENS, VECTOR, Cnn, Encoder, Mlp, inputs, made, quantised_by_pt2e
@@ -129,9 +130,8 @@ class Narrow(nn.Module):
 def test_integers_keep_narrow_bounds() -> None:
     x = torch.linspace(-2, 30, 100)[None]
     model = from_torch(Narrow().eval(), x).data
-    import onnxruntime
 
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    session = open_session(model)
     (found,) = session.run(None, {"x": x.numpy()})
     real = Narrow()(x).numpy()
     assert real.max() < 13

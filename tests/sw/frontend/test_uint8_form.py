@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -14,6 +13,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import reference
 from dovetail.sw.zoo import catalogue
 
@@ -49,7 +49,7 @@ def equal(model: onnx.ModelProto) -> onnx.ModelProto:
     """Compare the int8 file's graph and the uint8 form in ONNX Runtime; returns the form."""
     form = uint8_form(model)
     onnx.checker.check_model(form, full_check=True)
-    session = onnxruntime.InferenceSession(form.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(form.SerializeToString())
     graph = load(NetworkFile("net", model.SerializeToString()))
     x = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
     (ours,) = reference.run(graph, x).values()

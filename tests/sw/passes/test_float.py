@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.normalise import normalise
 
@@ -60,9 +60,7 @@ class Net:
 
 
 def run(model: onnx.ModelProto, feed: Mapping[str, Array]) -> list[Array]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     return [np.asarray(value) for value in session.run(None, feed)]
 
 

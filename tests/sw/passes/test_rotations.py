@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.passes.float import rotations
 from dovetail.sw.passes.float.normalise import normalise
 
@@ -87,7 +87,7 @@ def kinds(model: onnx.ModelProto) -> Counter[str]:
 
 
 def outputs(model: onnx.ModelProto, x: Any, position: int) -> Any:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     return session.run(None, {"x": x, "pos": np.array([position])})[0]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper
 
@@ -18,6 +17,7 @@ from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.operators.fit import is_exact
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.onnx.values import Quant
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.normalise import normalise
@@ -150,7 +150,7 @@ def on_host(model: onnx.ModelProto, path: Path) -> dict[str, int]:
     quantised.graph.output.extend(onnx.ValueInfoProto(name=name) for name in watched if name not in names)
     onnx.save(quantised, path)
     graph = load(path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = open_session(path.read_bytes())
     ours = reference.run(graph, feeds[3])
     for name, expected in zip(ours, session.run(list(ours), feeds[3]), strict=True):
         np.testing.assert_array_equal(ours[name], expected, err_msg=name)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -17,6 +16,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.frontend.parsed_file import NetworkFile
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, search
@@ -95,7 +95,7 @@ def samples_of(model: onnx.ModelProto, count: int = 4) -> list[Sample]:
 
 
 def run(model: onnx.ModelProto, sample: Sample) -> Array:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     return np.asarray(session.run(None, dict(sample))[0])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend import load, parse, read
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
+from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network import ir, reference
 from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime import reference_runtimes
@@ -66,7 +66,7 @@ def test_evaluation_equals_onnx_runtime(name: str) -> None:
 
 def equal_to_onnx_runtime(name: str, graph: ir.Graph, samples: int) -> None:
     data = uint8_form(onnx.load_model_from_string(catalogue.model_bytes(name))).SerializeToString()
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = open_session(data)
     rng = np.random.default_rng(0)
     for _ in range(samples):
         x = rng.integers(-128, 128, graph.inputs[0].shape).astype(np.int8)
