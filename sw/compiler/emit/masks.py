@@ -6,7 +6,7 @@ says hidden. So does the product with a bias of 0 or of `HIDDEN`. A run looks up
 before the scores are computed; the sum needs no instruction then.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit.operations import Task, Transfer
-from dovetail.sw.compiler.layer import ConvLayer
+from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.host.kernels import OnnxOp
@@ -72,16 +72,10 @@ class Mask:
         yield task
 
 
-def masks_of(
-    config: Config,
-    graph: ir.Graph,
-    roots: Mapping[str, str],
-    layers: Mapping[str, ConvLayer],
-    nodes: Sequence[ir.Node],
-    stored: Collection[str],
-) -> list[Mask]:
+def masks_of(partition: Partition, nodes: Sequence[ir.Node], stored: Collection[str]) -> list[Mask]:
     """The products among the nodes whose results nothing reads but a sum with a mask that their records can have;
     ``stored``: roots that somebody outside reads."""
+    config, graph, roots = partition.config, partition.graph, partition.roots
     if config.param_rows(config.oc_lanes) * config.word_bytes != RECORD * config.oc_lanes:
         return []
     products = {roots[node.outputs[0]]: node for node in nodes if isinstance(node, ir.MatMul)}
@@ -101,7 +95,9 @@ def masks_of(
                 or not graph.tensors[mask].shape[-1] == columns == graph.tensors[mask].size
             ):
                 continue
-            top = _top(node, product, layers[product.name].channels, values_of(graph, mask), scores == node.inputs[0])
+            top = _top(
+                node, product, partition.layers[product.name].channels, values_of(graph, mask), scores == node.inputs[0]
+            )
             if top is not None:
                 found.append(Mask(product, node, mask, top, columns))
     return found

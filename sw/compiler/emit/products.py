@@ -1,7 +1,7 @@
 """Code for matrix products, one after the other, and for variables of which a run replaces rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dovetail.isa.common.sizes import round_up
@@ -11,6 +11,7 @@ from dovetail.sw.compiler.emit.arena import Arena
 from dovetail.sw.compiler.emit.operations import Task, Transfer
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.partition.in_place import InPlace
+from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.residency import apart_of, kept_banks
 from dovetail.sw.compiler.plan.schedule import Space, Tiling
@@ -121,17 +122,12 @@ def records_of(config: Config, layer: ConvLayer) -> int:
 
 
 def readers_of_updates(
-    config: Config,
-    graph: ir.Graph,
-    roots: Mapping[str, str],
-    layers: Mapping[str, ConvLayer],
-    nodes: Sequence[ir.Node],
-    *,
-    keeps: bool,
+    partition: Partition, nodes: Sequence[ir.Node], *, keeps: bool
 ) -> tuple[dict[str, ir.Update], int]:
     """By name the products whose matrices are a variable with rows that are replaced and that could be in SRAM: nothing
     else reads it, and the products have few rows, so that they wait for the matrices. And in how many banks all of
     these variables stay from run to run; 0 if there is only room for two of them at a time, or without ``keeps``."""
+    config, graph, roots = partition.config, partition.graph, partition.roots
     found: dict[str, ir.Update] = {}
     sizes: dict[str, int] = {}
     readers = Counter(roots[name] for node in nodes for name in node.inputs)
@@ -141,7 +137,7 @@ def readers_of_updates(
         update = made.get(roots[node.inputs[1]]) if isinstance(node, ir.MatMul) else None
         if update is None:
             continue
-        layer, name = layers[node.name], roots[node.inputs[1]]
+        layer, name = partition.layers[node.name], roots[node.inputs[1]]
         others = readers[name] - sum(roots[own] == name for own in update.inputs)
         size = graph.tensors[node.inputs[1]].size + records_of(config, layer) + config.word_bytes
         if others == 1 and layer.height <= config.oc_lanes:

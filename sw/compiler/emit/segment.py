@@ -91,8 +91,8 @@ class Segment:
         """Whether banks are set apart for variables that are updated in place."""
         updates, kept = dict[str, ir.Update](), 0
         if in_place:
-            updates, kept = products.readers_of_updates(config, graph, roots, self.layers, nodes, keeps=alone)
-        self.masks = self._masks(kept, updates) if kept else {}
+            updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
+        self.masks = self._masks(partition, kept, updates) if kept else {}
         works = [self._work(stage, updates) for stage in self.stages]
         sizes = {f"{name} of columns": 0 for name in self.masks} | {
             root: graph.tensors[root].size for root in roots.values()
@@ -127,10 +127,10 @@ class Segment:
                     chosen = self._cut_finer(number, chosen)
                 self.tilings[stage.head.name] = self._in_pieces(number, chosen) if in_place else chosen
 
-    def _masks(self, banks: int, updates: Mapping[str, ir.Update]) -> dict[str, masks.Mask]:
+    def _masks(self, partition: Partition, banks: int, updates: Mapping[str, ir.Update]) -> dict[str, masks.Mask]:
         """By name the sums that products with variables in SRAM do themselves, if there is room for all their records;
         they come before these products then."""
-        found = masks.masks_of(self.config, self.graph, self.roots, self.layers, self.nodes, self.outside)
+        found = masks.masks_of(partition, self.nodes, self.outside)
         found = [one for one in found if one.product.name in updates]
         size = sum(self.graph.tensors[update.inputs[0]].size for update in updates.values())
         size += sum(self._records(one) + TABLE_BYTES for one in found)

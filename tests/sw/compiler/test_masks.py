@@ -38,7 +38,7 @@ def graph_of() -> ir.Graph:
 
 
 def found(part: Partition, graph: ir.Graph, stored: Collection[str] = ()) -> list[masks.Mask]:
-    return masks.masks_of(CONFIG, graph, part.roots, part.layers, graph.nodes, stored)
+    return masks.masks_of(replace(part, graph=graph), graph.nodes, stored)
 
 
 def parts() -> Partition:
