@@ -22,6 +22,7 @@ from dovetail.hw.common.ports import SramRead, SramWrite
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import INT32_BYTES
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.checks import offers
 from dovetail.isa.timing.memory import SRAM_READ
 
 READERS = ("array_input", "array_weights", "vector", "store")
@@ -33,20 +34,22 @@ PIECE_BYTES = 8
 
 def read_bytes(config: Config, reader: str) -> int:
     """Bytes that a reader takes of a read at most, rounded up to a power of two."""
-    most = {"vector": _vector_bytes(config), "store": config.bus_bytes}
+    words = offers(config, "int32_input") or offers(config, "records")
+    most = {"vector": _vector_bytes(config, words=words), "store": config.bus_bytes}
     return 1 << (most.get(reader, config.word_bytes) - 1).bit_length()
 
 
 def write_bytes(config: Config, writer: str) -> int:
     """Bytes that a writer's write has at most, rounded up to a power of two."""
     results = max(config.requant_lanes, INT32_BYTES * min(config.requant_lanes, config.oc_lanes))
-    most = {"load": config.bus_bytes, "array": results, "vector": _vector_bytes(config)}
+    vector = _vector_bytes(config, words=offers(config, "int32_output"))
+    most = {"load": config.bus_bytes, "array": results, "vector": vector}
     return 1 << (most[writer] - 1).bit_length()
 
 
-def _vector_bytes(config: Config) -> int:
-    """Bytes that the vector unit reads or writes at once at most."""
-    return config.vector_lanes * (INT32_BYTES if config.elementwise else 1)
+def _vector_bytes(config: Config, *, words: bool) -> int:
+    """Bytes that the vector unit reads or writes at once at most: int32 ``words``, or bytes."""
+    return config.vector_lanes * (INT32_BYTES if words else 1)
 
 
 def rotate(m: Module, word: Value, count: Value, *, left: bool) -> Value:
