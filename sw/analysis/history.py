@@ -113,7 +113,7 @@ def history(compiled: CompiledNetwork, timelines: Sequence[Timeline] | None = No
         registers = registers_of(exact)
         layers = dict(segment.layers)
         events += sorted(_events(run, registers, layers, offset), key=lambda event: (event.start, event.unit))
-        waits += sorted(_waits(segment.words, exact, offset), key=lambda wait: (wait.start, wait.unit))
+        waits += sorted(_waits(segment.body, exact, offset), key=lambda wait: (wait.start, wait.unit))
         lives += sorted(_lives(config, run, registers, offset), key=lambda life: (life.start, life.address))
         offset += run.cycles
     ends = list(accumulate(layer.cycles for layer in report.layers))

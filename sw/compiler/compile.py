@@ -53,6 +53,11 @@ class SegmentCode:
     entry: int = 0
 
     @property
+    def body(self) -> Sequence[int]:
+        """The words behind the entry."""
+        return self.words[self.entry * PAGE_WORDS :]
+
+    @property
     def pages(self) -> int:
         """Of instructions; a segment's last page is full."""
         return len(self.words) // PAGE_WORDS

@@ -15,7 +15,7 @@ from dovetail.isa.common.html import html_table
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.memory import Memory
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, WORD_BYTES, Unit, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, WORD_BYTES, Unit, to_bytes
 from dovetail.isa.parameters import ParameterError, whole_number
 from dovetail.isa.program import Program
 from dovetail.isa.timing.run import time_program
@@ -131,7 +131,7 @@ class CompiledNetwork:
         """A run of a segment that finds SRAM as the last one left it, with the least run inputs."""
         timeline = time_program(
             config,
-            segment.words[segment.entry * PAGE_WORDS :],
+            segment.body,
             address=segment.address + segment.entry * PAGE_BYTES,
             memory_bytes=self.code.memory_bytes,
             parameters=self.code.parameters.least,

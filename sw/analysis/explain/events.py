@@ -91,6 +91,7 @@ def events_of(program: Words) -> Events:
 def times_of(events: Events, durations: Sequence[int], *, queues: bool = True) -> Times:
     """When everything happens if the ``operations`` take these durations; without ``queues`` these hold any number."""
     lasting, count = np.array(durations), len(events.before)
+    assert len(lasting) == len(events.operations)
     played = play(events.words, len(events.fetches), lasting, QUEUE_DEPTH if queues else count)
     pop = np.empty(count, np.int64)
     pop[np.delete(np.arange(count), events.fetches)] = [*played.pops, played.last + 1]  # the END is not popped

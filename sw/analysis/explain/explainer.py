@@ -75,7 +75,7 @@ def _programs(compiled: CompiledNetwork) -> Iterator[ExplainedProgram]:
     for number, (segment, timeline) in enumerate(zip(code.segments, compiled.report().timeline, strict=True)):
         macs = [layer.macs for layer in code.layers if layer.segment == number]
         layers = {pc: layer - first for pc, layer in segment.layers.items()}
-        yield ExplainedProgram(code.config, segment.words, timeline, layers, macs)
+        yield ExplainedProgram(code.config, segment.body, timeline, layers, macs)
         first += len(macs)
 
 

@@ -9,8 +9,11 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.parameters import names_parameter
+from dovetail.isa.instructions.table import Unit
 from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import Program, ProgramError
+from dovetail.sw.analysis.explain.explainer import explain
+from dovetail.sw.analysis.history import history
 from dovetail.sw.compiler.draft import Draft, search
 from dovetail.sw.compiler.emit.beside import accesses_of
 from dovetail.sw.compiler.emit.operations import Task
@@ -108,6 +111,12 @@ def test_variables_stay_in_sram(rows: int, monkeypatch: pytest.MonkeyPatch) -> N
         cycles = run_all(compiled, graph)
         assert max(cycles) == cycles[0] <= compiled.program.segments[0].bound
         assert set(cycles[1:]) == {compiled.report().cycles} != {cycles[0]}
+    explained, found = explain(compiled), history(compiled)
+    assert explained.cycles == found.cycles == compiled.report().cycles
+    counters = compiled.report().counters
+    assert all(
+        sum(wait.end - wait.start for wait in found.waits if wait.unit == unit) == counters[unit].token for unit in Unit
+    )
 
 
 def test_what_stays_in_sram_is_loaded_again_where_it_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
