@@ -37,8 +37,9 @@ def test_the_table_is_of_these_faults() -> None:
 
 
 @pytest.mark.slow
-def test_every_fault_is_caught() -> None:
-    codes = campaign.campaign(FAULTS)
+@pytest.mark.parametrize("test", sorted({fault.caught_by for fault in FAULTS}))
+def test_every_fault_is_caught(test: str) -> None:
+    codes = campaign.campaign([fault for fault in FAULTS if fault.caught_by == test], jobs=1)
     assert {task: campaign.verdict(task, code) for task, code in codes.items()} == {
         task: "passes" if isinstance(task, str) else "caught" for task in codes
     }
