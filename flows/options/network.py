@@ -62,6 +62,11 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         help="leave norms, and softmax in float, to the host where the accelerator's integers may be one step off the"
         " runtime's float kernel",
     )
+    parser.add_argument(
+        "--keep-weights",
+        action="store_true",
+        help="weights stay in SRAM from run to run, as far as there is room: for an accelerator that runs nothing else",
+    )
     add_host_cost_option(parser)
     add_shape_option(parser)
     add_state_option(parser)
@@ -152,7 +157,8 @@ def options_of(args: argparse.Namespace) -> Options:
         host = replace(host, round_trip=args.round_trip)
     use_schedules(args)
     effort = Options().effort if args.effort is None else args.effort
-    return Options(args.tiling or TILINGS[0], host=host, effort=effort, exact=args.exact)
+    tiling = args.tiling or TILINGS[0]
+    return Options(tiling, host=host, effort=effort, exact=args.exact, keep_weights=args.keep_weights)
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -196,6 +202,7 @@ def compiled_of(args: argparse.Namespace, *, keep_tensors: bool = False) -> Comp
         host=options.host,
         effort=options.effort,
         exact=options.exact,
+        keep_weights=options.keep_weights,
         keep_tensors=keep_tensors,
     )
 
@@ -213,6 +220,7 @@ def _loaded(args: argparse.Namespace, keep_tensors: bool) -> CompiledNetwork:
         "--round-trip": args.round_trip,
         "--host-cost": args.host_cost,
         "--exact": args.exact or None,
+        "--keep-weights": args.keep_weights or None,
         "--effort": args.effort,
         "--shape": args.shape or None,
         "--state": args.state or None,

@@ -30,6 +30,7 @@ def describe(compiled: CompiledNetwork, clock: float | None = None) -> dict[str,
         "config_hash": f"{compiled.config.hash:016x}",
         "tiling": compiled.code.options.tiling,
         "cycles": report.cycles,
+        "first_cycles": report.first_cycles,
         "host_cycles": report.host_work.at(clock),
         "total_cycles": report.total(clock),
         "host_estimate": report.host_work.to_dict(),
@@ -175,8 +176,10 @@ def timing(report: Report, clock: float | None) -> list[str]:
     at = f" at {clock_text(clock)}" if clock else ""
     rate = f", {frequency_text(total, clock)}" if clock else ""
     share = f"; {host / total:.1%} of it the host's" if total else ""
+    first = f"first run    {text(report.first_cycles)}: it loads what stays in SRAM then"
     return [
         f"cycles       {text(report.cycles)} per inference on the accelerator{at}",
+        *([first] if report.first_cycles != report.cycles else []),
         f"host cycles  {text(host)}, an estimate: {report.host_work.basis}",
         f"in all       {text(total)}{rate}{share}",
     ]

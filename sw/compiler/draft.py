@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -25,7 +25,7 @@ from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
-from dovetail.sw.compiler.plan import choices
+from dovetail.sw.compiler.plan import choices, residency
 from dovetail.sw.compiler.plan.cascades import Traffic, choose
 from dovetail.sw.compiler.plan.choices import Choice
 from dovetail.sw.compiler.plan.smaller import smaller
@@ -41,6 +41,9 @@ more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 PARTS = (4, 3, 2)
 """Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
+
+WORKING = 4
+"""Banks that are left for all else, at least, where weights stay in SRAM from run to run."""
 
 NEAR = 1.01
 """By how much the estimate for a smaller SRAM may exceed that for all of it before its plans of more effort than 0, and
@@ -62,7 +65,7 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    way = Way(choice.effort, choice.resident, choice.wide, choice.rows)
+    way = Way(choice.effort, choice.resident, choice.wide, choice.rows, choice.keeps)
     if choice.sram not in sizes or way not in _ways(partition):
         return None
     try:
@@ -86,8 +89,10 @@ def search(partition: Partition) -> tuple[Draft, int]:
     ------
     CompileError: a layer does not fit the configuration; names layer, rule and way out.
     """
-    drafts = [Draft(partition, *way) for way in _ways(partition) if not way.rows]
-    best, least = _best([*_worth_trying(drafts), *_along_rows(partition)], None)
+    ways = _ways(partition)
+    drafts = _drafts(partition, (way for way in ways if not way.rows))
+    along = _drafts(partition, (way for way in ways if way.rows))
+    best, least = _best([*_worth_trying(drafts), *along], None)
     assert best
     cascaded = best.cascaded()
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
@@ -114,9 +119,9 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
         try:
             cycles = draft.cycles(known, limit)
         except CompileError:
-            if not draft.rows:
+            if not draft.is_narrow:
                 raise
-            continue  # there is less room for what the vector unit streams
+            continue
         if cycles is not None:
             best, limit = draft, cycles
     return best, limit or 0
@@ -124,12 +129,14 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
 
 class Way(NamedTuple):
     """A way to make a draft: its effort, whether tensors may stay in SRAM, whether the tasks of many steps run beside
-    each other, and if these go along rows, the rows of a tile (`Segment`)."""
+    each other, and if these go along rows, the rows of a tile; banks for weights that stay from run to run
+    (`Segment`)."""
 
     effort: int
     resident: bool
     wide: bool = False
     rows: int = 0
+    keeps: int = 0
 
 
 def _ways(partition: Partition) -> list[Way]:
@@ -140,7 +147,8 @@ def _ways(partition: Partition) -> list[Way]:
     efforts = range(options.effort + 1)
     if options.keep_tensors:
         return [Way(effort, False) for effort in efforts]
-    found = [Way(0, False), *(Way(effort, True) for effort in efforts)]
+    keeping = (Way(effort, True, keeps=keeps) for keeps in _keeps(partition) for effort in efforts)
+    found = [Way(0, False), *keeping, *(Way(effort, True) for effort in efforts)]
     if partition.config.serial:
         return found
     if partition.updates:
@@ -148,13 +156,24 @@ def _ways(partition: Partition) -> list[Way]:
     return [*found, *(Way(0, True, True, rows) for rows in _tiles(partition))]
 
 
-def _along_rows(partition: Partition) -> list[Draft]:
-    """Those of the drafts to choose from whose tasks go along rows, as far as there is room."""
+def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
+    """Those of some drafts for which there is room; there must be for those that are not narrow."""
     found = list[Draft]()
-    for way in _ways(partition):
-        with suppress(CompileError):
-            found += [Draft(partition, *way)] if way.rows else []
+    for way in ways:
+        with suppress(CompileError) if way.rows or way.keeps else nullcontext():
+            found.append(Draft(partition, *way))
     return found
+
+
+def _keeps(partition: Partition) -> list[int]:
+    """How many banks to try for weights that stay in SRAM from run to run, where they may and there is one program."""
+    config = partition.config
+    if not partition.options.keep_weights or sum(step.is_program for step in partition.steps) != 1:
+        return []
+    layers = (layer for layer in partition.layers.values() if layer.mode != "matmul")
+    size = sum(residency.layer_constants(config, layer) for layer in layers)
+    most = config.banks - WORKING
+    return sorted(found for found in {min(ceil_div(size, config.bank_bytes), most), most // 2} if found > 0)
 
 
 def _tiles(partition: Partition) -> list[int]:
@@ -180,9 +199,11 @@ class Draft:
     operands; ``fused``: whether there are element-wise nodes that follow tile by tile.
     """
 
-    def __init__(self, partition: Partition, effort: int, resident: bool, wide: bool = False, rows: int = 0) -> None:
+    def __init__(
+        self, partition: Partition, effort: int, resident: bool, wide: bool = False, rows: int = 0, keeps: int = 0
+    ) -> None:
         options = replace(partition.options, effort=effort)
-        self.partition, self.effort, self.resident, self.wide, self.rows = partition, effort, resident, wide, rows
+        self.partition, self.way = partition, Way(effort, resident, wide, rows, keeps)
         alone = sum(step.is_program for step in partition.steps) == 1
         self.segments = [
             Segment(
@@ -194,6 +215,7 @@ class Draft:
                 wide=wide,
                 rows=rows,
                 alone=alone,
+                keeps=keeps,
             )
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
@@ -227,13 +249,18 @@ class Draft:
                     break
         return best, least
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
+        return bool(self.way.rows or self.way.keeps)
+
     @cached_property
     def cascades(self) -> tuple[list[Cascade], int]:
         """Layers that could run band by band, as tensors between them go to system memory and back; and about how many
         cycles that would save."""
         partition = self.partition
         cascades, saved = list[Cascade](), 0
-        if not self.resident or self.wide or partition.whole or partition.config.serial:
+        if not self.way.resident or self.way.wide or self.way.keeps or partition.whole or partition.config.serial:
             return cascades, saved
         shares = Counter(partition.roots.values())
         shared = {name for name, root in partition.roots.items() if root != name or shares[root] > 1}
@@ -249,7 +276,7 @@ class Draft:
         cascades, saved = self.cascades
         bands = in_bands(self.partition, cascades) if saved > 0 else None
         try:
-            return Draft(bands, self.effort, resident=True) if bands else None
+            return Draft(bands, self.way.effort, resident=True) if bands else None
         except CompileError:
             return None
 
@@ -264,8 +291,7 @@ class Draft:
         """What it is known by, if it takes ``cycles``; None where more would have to be remembered: tensors' places."""
         draft = self._inner or self
         cascaded = self.partition.whole is not None
-        way = self.effort, self.resident, self.wide, self.rows
-        choice = Choice(draft.partition.config.sram, *way, cascaded, cycles)
+        choice = Choice(draft.partition.config.sram, *self.way, cascaded, cycles)
         return None if self._later else choice
 
     def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
@@ -357,24 +383,25 @@ class Draft:
 
 def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
     """The drafts worth trying for smaller memories, the largest first."""
-    ways, price = _ways(partition), _price(drafts)
+    price = _price(drafts)
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
+        ways = _ways(inner)
         try:
-            found = [Draft(inner, *way) for way in ways if not way.effort and not way.rows]
+            found = _drafts(inner, (way for way in ways if not way.effort and not way.rows))
             least, along = _price(found), list[Draft]()
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
-                found += [Draft(inner, *way) for way in ways if way.effort]
-                along = _along_rows(inner)
+                found += _drafts(inner, (way for way in ways if way.effort))
+                along = _drafts(inner, (way for way in ways if way.rows))
         except CompileError:
             return
-        cascaded = found[-1].cascaded() if found[-1].effort == partition.options.effort else None
+        cascaded = found[-1].cascaded() if found[-1].way.effort == partition.options.effort else None
         yield [*_worth_trying(found), *along, *([cascaded] if cascaded else [])]
 
 
 def _price(drafts: Iterable[Draft]) -> int:
     """The least estimate of effort 0."""
-    return min(draft.price + draft.unpriced for draft in drafts if not draft.effort)
+    return min(draft.price + draft.unpriced for draft in drafts if not draft.way.effort)
 
 
 def _worth_trying(drafts: list[Draft]) -> list[Draft]:
@@ -386,9 +413,10 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
     """
     if any(draft.fused for draft in drafts):
         return drafts
-    least = min(draft.price for draft in drafts if not draft.effort)
+    least = min(draft.price for draft in drafts if not draft.way.effort)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
-    return [draft for draft in drafts if draft.effort or draft.wide or draft.price <= limit]
+    sure = (draft.way.effort or draft.way.wide or draft.way.keeps for draft in drafts)
+    return [draft for draft, kept in zip(drafts, sure, strict=True) if kept or draft.price <= limit]
 
 
 def _transfer(partition: Partition, node: ir.Node) -> int:
@@ -400,7 +428,8 @@ def _transfer(partition: Partition, node: ir.Node) -> int:
 def _schedule(segment: Segment) -> Hashable:
     """All that a segment's words depend on but addresses in system memory."""
     stages = tuple(tuple(node.name for node in stage.nodes) for stage in segment.stages)
-    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items())
+    kept = tuple(segment.kept.items())
+    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items()), kept
 
 
 class Constants:

@@ -138,6 +138,10 @@ class CompiledNetwork:
         )
         return timeline.behind(segment.entry)
 
+    def _first_cycles(self, segment: SegmentCode, later: Timeline) -> int:
+        """Of a run of a segment that finds nothing in SRAM; ``later``: one that does."""
+        return self._timed(self.config, replace(segment, entry=0)).cycles if segment.entry else later.cycles
+
     @cached_property
     def _report(self) -> Report:
         code, config = self.code, self.config
@@ -157,6 +161,9 @@ class CompiledNetwork:
         least = self._least_bytes()
         return Report(
             cycles=sum(timeline.cycles for timeline in timelines),
+            first_cycles=sum(
+                self._first_cycles(segment, run) for segment, run in zip(code.segments, timelines, strict=True)
+            ),
             macs=macs,
             host_macs=self.graph.total_macs - macs,
             bound=_bound(config, macs, least),
@@ -384,6 +391,7 @@ def compile_network(
     host: HostCost | str | Path | None = None,
     effort: int = Options().effort,
     exact: bool = False,
+    keep_weights: bool = False,
 ) -> CompiledNetwork:
     """Compile a network for a configuration.
 
@@ -400,7 +408,7 @@ def compile_network(
         Input name -> output name of each variable of an ONNX file. Without, pairs that are named as caches are.
     example_inputs
         What a PyTorch module takes: a tensor, a tuple of its arguments, or a mapping of these by name.
-    tiling, keep_tensors, effort, exact
+    tiling, keep_tensors, effort, exact, keep_weights
         See `dovetail.sw.compiler.options.Options`.
     host
         What the host costs, or the TOML file of a table (docs/host-cost.md).
@@ -413,7 +421,7 @@ def compile_network(
     if not isinstance(config, Config | None):
         raise CompileError(f"config must be a dovetail.Config, not {type(config).__name__}")
     cost = load_host_cost(host) if isinstance(host, str | Path) else host or default_host()
-    options = Options(tiling, keep_tensors, cost, effort, exact)
+    options = Options(tiling, keep_tensors, cost, effort, exact, keep_weights)
     if isinstance(network, ir.Graph):
         return CompiledNetwork(generate(network, config or Config(), options))
     source = frontend.parse(frontend.read(network, states, example_inputs), shapes)

@@ -53,13 +53,15 @@ class MemoryUse:
 class Report:
     """Timing and memory of one inference, without tensor data.
 
-    ``cycles``: of the accelerator, exact; ``host_work``: what the host takes beside them, an estimate; `total` is both.
+    ``cycles``: of the accelerator, exact; ``first_cycles``: of a run that loads what stays in SRAM then, the same if
+    nothing does; ``host_work``: what the host takes beside them, an estimate; `total` is both.
     ``bound``: roofline of the whole network in cycles: max(macs / PEs, bytes / bus bytes * beat_cycles), where
     ``least_bytes`` counts the network's accelerator inputs and outputs and every weight once. ``host``: nodes on the
     host and why. ``memory``: the bytes of system memory that the program uses. ``config``: the accelerator.
     """
 
     cycles: int
+    first_cycles: int
     macs: int
     host_macs: int
     bound: int

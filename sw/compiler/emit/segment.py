@@ -56,6 +56,8 @@ class Segment:
         Of a tile, where tasks go along rows.
     alone
         Whether no other program runs before these nodes do again, so that something may stay in SRAM until then.
+    keeps
+        Banks for weights that stay there until then, where no variables are updated in place.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Segment:
         wide: bool = False,
         rows: int = 0,
         alone: bool = False,
+        keeps: int = 0,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
@@ -89,10 +92,10 @@ class Segment:
         apart = self.wide and bool(residency.apart_of(config))
         self.in_place = in_place = apart and not self.rows
         """Whether banks are set apart for variables that are updated in place."""
-        updates, kept = dict[str, ir.Update](), 0
+        updates, kept = dict[str, ir.Update](), keeps
         if in_place:
             updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
-        self.masks = self._masks(partition, kept, updates) if kept else {}
+        self.masks = self._masks(partition, kept, updates) if in_place and kept else {}
         works = [self._work(stage, updates) for stage in self.stages]
         sizes = {f"{name} of columns": 0 for name in self.masks} | {
             root: graph.tensors[root].size for root in roots.values()
@@ -104,7 +107,7 @@ class Segment:
             stored,
             enabled=resident,
             apart=(kept or CACHES) * apart,
-            kept=bool(kept),
+            kept=kept,
             along_rows=rows > 0,
         )
         residents = self.plan.residents
@@ -125,7 +128,7 @@ class Segment:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
-                self.tilings[stage.head.name] = self._in_pieces(number, chosen) if in_place else chosen
+                self.tilings[stage.head.name] = (self._in_pieces if in_place else self._without_weights)(number, chosen)
 
     def _masks(self, partition: Partition, banks: int, updates: Mapping[str, ir.Update]) -> dict[str, masks.Mask]:
         """By name the sums that products with variables in SRAM do themselves, if there is room for all their records;
@@ -179,8 +182,7 @@ class Segment:
         weights, if they stay there from run to run."""
         if node.name not in self.kept:
             return None
-        ((first, _),) = residency.apart_of(self.config, self._kept_banks)
-        return first * config.bank_bytes + self.kept[node.name]
+        return self.plan.banks * config.bank_bytes + self.kept[node.name]
 
     def _cut_finer(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
         """Tiles of a layer that are small enough for the vector unit to work beside the array."""
@@ -216,6 +218,14 @@ class Segment:
         if alone and SHARE * size <= banks * bank:
             return replace(chosen, out_channels=most, weights_at=(first * bank,))
         return replace(chosen, out_channels=min(chosen.out_channels, most))
+
+    def _without_weights(self, number: int, chosen: tiling.Tiling) -> tiling.Tiling:
+        """Tiles without buffers for weights, if these stay in SRAM: those of all of a window's channels can."""
+        name = self.stages[number].head.name
+        if name not in self.kept or len(array_layer.passes_of(self.layers[name], chosen)) == 1:
+            return replace(chosen, weights_at=()) if name in self.kept else chosen
+        del self.kept[name]
+        return chosen
 
     def _makes_queries(self, number: int) -> bool:
         """Whether a layer's result is what products read, and what these make is no row of a variable."""
@@ -345,7 +355,7 @@ class Segment:
             layer, chosen = self.layers.get(name), self.tilings.get(name)
             array = tiling.array_cycles(self.config, layer, chosen) if layer and chosen else 0
             behind = array + max(behind, loads if self._ends_before_next(number) else 0)
-            if layer and layer.mode != "matmul" and layer.terms == 1 == layer.repeats:
+            if layer and name not in self.kept and layer.mode != "matmul" and layer.terms == 1 == layer.repeats:
                 size = residency.layer_constants(self.config, layer)
                 weights, room = weights + size, min(room + min(size, self.plan.free(number)), self.config.sram)
             loads = (weights - room) // bus * beats

@@ -17,14 +17,15 @@ _MAX_CHOICES = 1 << 12
 
 class Choice(NamedTuple):
     """A plan: the SRAM that it was made for, in bytes; its effort; whether tensors stay in SRAM; whether the tasks
-    of many steps run beside each other, and the rows of a tile if these go along rows; whether layers run band by band;
-    and the cycles of its program."""
+    of many steps run beside each other, and the rows of a tile if these go along rows; banks of weights that stay from
+    run to run; whether layers run band by band; and the cycles of its program."""
 
     sram: int
     effort: int
     resident: bool
     wide: bool
     rows: int
+    keeps: int
     cascaded: bool
     cycles: int
 

@@ -131,7 +131,7 @@ class Plan:
     apart
         How many banks are set apart for variables (`apart_of`); 0 if none are for anything.
     kept
-        Whether these keep what they have from run to run.
+        How many banks keep what they have from run to run: those that are set apart, or else the last ones.
     along_rows
         Whether they are for tasks that go along rows, and not for variables.
     """
@@ -145,15 +145,15 @@ class Plan:
         *,
         enabled: bool = True,
         apart: int = 0,
-        kept: bool = False,
+        kept: int = 0,
         along_rows: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
         self._apart, self._kept, self._along_rows = apart, kept, along_rows
-        self._banks = config.banks - (STREAMED + apart if apart else 0)
-        """Those that residents and the array's buffers may take."""
-        self._free = [(1 << self._banks) - 1] * len(works)
+        self.banks = config.banks - (STREAMED + apart if apart else kept)
+        """Those that residents and the array's buffers may take, from the first one on."""
+        self._free = [(1 << self.banks) - 1] * len(works)
         self.loaded = self._read_again() if apart and not along_rows else {}
         """Tensors from outside that are loaded for the first node that reads them."""
         self.residents |= self.loaded
@@ -180,7 +180,7 @@ class Plan:
         """The residents beside a step; ``later``: by how many banks some start later on a larger SRAM."""
         found = ((name, r) for name, r in self.residents.items() if r.begin <= number <= r.end)
         places = tuple((r.bank, r.banks, later.get(name, 0)) for name, r in found)
-        return (*places, (self._banks, self._apart, 0)) if self._kept else places
+        return (*places, (self.banks, self._kept, 0)) if self._kept else places
 
     @property
     def results(self) -> Runs | None:
@@ -286,7 +286,7 @@ class Plan:
     def _try(self, name: str, begin: int, end: int) -> None:
         """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
-        free = (1 << self._banks) - 1
+        free = (1 << self.banks) - 1
         for number in range(begin, end + 1):
             free &= self._free[number]
         mask = (1 << count) - 1

@@ -38,6 +38,15 @@ def test_equal(network: CompiledNetwork, build_cache: Path) -> None:
     assert sum(segment.cycles_rtl for segment in verdicts[0].segments) == cycles
 
 
+def test_weights_that_stay_in_sram(build_cache: Path) -> None:
+    compiled = compile_network("zoo:autoencoder", CONFIG, keep_weights=True)
+    verdicts = verify(compiled, [SAMPLE, SAMPLE[:, ::-1], SAMPLE], cache=build_cache)
+    assert all(verdict.equal for verdict in verdicts), [verdict.first_difference for verdict in verdicts]
+    report = compiled.report()
+    assert [verdict.segments[0].cycles_rtl for verdict in verdicts] == [report.first_cycles] + [report.cycles] * 2
+    assert report.cycles < report.first_cycles
+
+
 def test_weights_that_int8_does_not_hold(build_cache: Path) -> None:
     """Taps at the same place in some blocks of output channels; in depthwise layers a second instruction for those."""
     net = Builder((9, 8, 3)).conv(20, stride=(2, 2), terms=2, wide=(9,)).conv(0, depthwise=True, terms=2, wide=(9,))

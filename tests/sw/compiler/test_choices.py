@@ -97,7 +97,7 @@ def test_another_form_is_no_choice(value: Any) -> None:
 
 
 def test_a_choice_is_read_back() -> None:
-    choice = Choice(65536, 1, True, False, 0, False, 799499)
+    choice = Choice(65536, 1, True, False, 0, 4, False, 799499)
     assert choices._read(list(choice)) == choice
 
 

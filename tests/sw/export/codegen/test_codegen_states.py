@@ -84,6 +84,20 @@ def test_a_cache_that_stays_in_sram(build: Build, monkeypatch: pytest.MonkeyPatc
     assert "int keeps;" in built.project.files["inference.h"].decode()
 
 
+def test_weights_that_stay_in_sram(build: Build) -> None:
+    """Of a network without variables."""
+    compiled = compile_network("zoo:autoencoder", MANY_BANKS, effort=0, keep_weights=True)
+    report, built = compiled.report(), build(compiled)
+    assert built.init() == 0
+    cycles = []
+    for sample in several(compiled, 3):
+        outputs, taken = built.run(sample)
+        cycles.append(taken)
+        for name, value in compiled.run(sample).outputs.items():
+            np.testing.assert_array_equal(outputs[name], value)
+    assert cycles == [report.first_cycles] + [report.cycles] * 2 != [report.cycles] * 3
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_cache_that_the_host_updates(rows: int, build: Build) -> None:
     compiled = compile_network(decoder(rows=rows), CONFIG.replace(parameters=0))
