@@ -23,11 +23,11 @@ from dovetail.isa.config.given import (
     MAX_LANES,
     MAX_PE,
     MAX_STRIPE,
-    MAX_VECTOR_LANES,
     MICROCODED,
     MICROCODED_WORD,
     PARAMETERS,
     PIXEL_LANES,
+    ROW_VECTOR_LANES,
     ConfigError,
     Given,
     MemoryTiming,
@@ -160,7 +160,11 @@ class Config:
         most = self.acc_lanes if self.depth_conv else self.oc_lanes
         settle("requant_lanes", max(min(ceil_div(products, 16), self.oc_lanes), results), most)
         # With fewer, sums take longer than the convolutions of a ResNet beside them.
-        settle("vector_lanes", min(self.requant_lanes, max(4, products // 32), MAX_VECTOR_LANES))
+        settle("vector_lanes", min(self.requant_lanes, max(4, products // 32), ROW_VECTOR_LANES))
+        if self.vector_lanes > ROW_VECTOR_LANES and (self.softmax or self.norm):
+            raise ConfigError(
+                f"vector_lanes must be at most {ROW_VECTOR_LANES} with softmax or norm, not {self.vector_lanes}"
+            )
         if self.softmax > self.vector_lanes:
             raise ConfigError(f"softmax must be at most vector_lanes, {self.vector_lanes}, not {self.softmax}")
         if self.banks is None:
