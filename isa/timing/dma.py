@@ -95,6 +95,8 @@ class _Channel:
         self.memory, self.bus_bytes = memory, bus_bytes
         self.known: dict[tuple[State, int], tuple[int, State]] = {}
         self.plans: dict[tuple[int, int], Plan] = {}
+        self.runs: dict[tuple[int, State], tuple[int, int, State]] = {}
+        """What `run` gave where rows did not end, of the one transfer that the channel is for."""
 
     def burst(self, state: State, beats: int) -> tuple[int, State]:
         """Cycles to the next burst's address, and the state then."""
@@ -125,40 +127,49 @@ class _Channel:
             time += wait
         return time, state
 
-    def rows(self, state: State, start: int, shape: Shape) -> tuple[int, State]:
-        """The same for all rows of a plane; ``start``: its address modulo 4096.
+    def run(self, state: State, start: int, shape: Shape, most: int) -> tuple[int, int, State]:
+        """Rows up to the next one across a 4 KiB boundary, or that one, at most so many; the same for their bursts.
 
-        Up to the next row across a 4 KiB boundary a row's bursts depend on its address modulo the bus only.
+        ``start``: the first one's address modulo 4096. Before the boundary a row's bursts depend on its address modulo
+        the bus only.
         """
         step, length, bus = shape.row_step % BOUNDARY, shape.length, self.bus_bytes
+        if start + length > BOUNDARY:
+            return 1, *self.row(state, start, length)
 
         def inner(now: tuple[int, State]) -> tuple[int, tuple[int, State]]:
             phase, state = now
             wait, state = self.row(state, phase, length)
             return wait, ((phase + step) % bus, state)
 
+        count = min(most, (BOUNDARY - length - start) // step + 1) if step else most
+        wait, (_, state) = repeat(inner, (start % bus, state), count)
+        return count, wait, state
+
+    def rows(self, state: State, start: int, shape: Shape) -> tuple[int, State]:
+        """The same for all rows of a plane; ``start``: its address modulo 4096. Other planes have some of them, too."""
         seen: dict[tuple[int, State], tuple[int, int]] | None = {}
         time = n = 0
         while n < shape.rows:
+            here, left = (start, state), shape.rows - n
             if seen is not None:
-                if (start, state) in seen:
-                    then, before = seen[start, state]
-                    periods = (shape.rows - n) // (n - then)
+                if here in seen:
+                    then, before = seen[here]
+                    periods = left // (n - then)
                     time += periods * (time - before)
                     n += periods * (n - then)
                     seen = None
                     continue
-                seen[start, state] = n, time
-            count = 1
-            if start + length <= BOUNDARY:
-                left = shape.rows - n
-                count = min(left, (BOUNDARY - length - start) // step + 1) if step else left
-                wait, (_, state) = repeat(inner, (start % bus, state), count)
-            else:
-                wait, state = self.row(state, start, length)
+                seen[here] = n, time
+            run = self.runs.get(here)
+            if run is None or run[0] > left:
+                run = self.run(state, start, shape, left)
+                if run[0] < left:
+                    self.runs[here] = run
+            count, wait, state = run
             time += wait
             n += count
-            start = (start + count * step) % BOUNDARY
+            start = (start + count * shape.row_step) % BOUNDARY
         return time, state
 
 
