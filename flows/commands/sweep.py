@@ -164,6 +164,7 @@ def _report(args: argparse.Namespace, store: Store, progress: Progress, confirme
     data: dict[str, Any] = {
         "network": " + ".join(networks),
         "tiling": results.space.tiling,
+        "keep_weights": results.space.keep_weights,
         "points": len(results.rows),
         "failed": failed,
         "reused": progress.reused,

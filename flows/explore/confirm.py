@@ -266,7 +266,7 @@ def _check(check: Check) -> Verdict:
 def difference_of(job: Job, check: Check) -> str:
     """The first difference of a check; empty if there is none."""
     file, space = job.networks[check.network], job.space
-    compiled = compile_network(file.graph, check.config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
+    compiled = compile_network(file.graph, check.config, **space.compiler)
     if not compiled.code.segments:
         return _cycles_difference(0, check)
     sample = random_sample(file.graph, np.random.default_rng(check.number))

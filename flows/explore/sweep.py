@@ -100,7 +100,7 @@ def sweep(
     """
     search = search_of(space)
     named = {file.hash: file for file in files}
-    session = Session(uuid.uuid4().hex, named, space.tiling, space.effort, means.schedules, version(), space.host_cost)
+    session = Session(uuid.uuid4().hex, named, space.compiler, means.schedules, version())
     with (
         closing(means.workers(session)) as workers,
         Recorder(store, space, files, search.total, last) as recorder,

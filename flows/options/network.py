@@ -62,16 +62,22 @@ def add_network_options(parser: argparse.ArgumentParser, *, programs: bool, opti
         help="leave norms, and softmax in float, to the host where the accelerator's integers may be one step off the"
         " runtime's float kernel",
     )
-    parser.add_argument(
-        "--keep-weights",
-        action="store_true",
-        help="weights stay in SRAM from run to run, as far as there is room: for an accelerator that runs nothing else",
-    )
+    add_keep_weights_option(parser)
     add_host_cost_option(parser)
     add_shape_option(parser)
     add_state_option(parser)
     add_schedule_options(parser)
     add_options(parser)
+
+
+def add_keep_weights_option(parser: argparse.ArgumentParser) -> None:
+    """Add whether weights stay in SRAM; None where nothing is said."""
+    parser.add_argument(
+        "--keep-weights",
+        action="store_true",
+        default=None,
+        help="weights stay in SRAM from run to run, as far as there is room: for an accelerator that runs nothing else",
+    )
 
 
 def add_host_cost_option(parser: argparse.ArgumentParser) -> None:
@@ -158,7 +164,7 @@ def options_of(args: argparse.Namespace) -> Options:
     use_schedules(args)
     effort = Options().effort if args.effort is None else args.effort
     tiling = args.tiling or TILINGS[0]
-    return Options(tiling, host=host, effort=effort, exact=args.exact, keep_weights=args.keep_weights)
+    return Options(tiling, host=host, effort=effort, exact=args.exact, keep_weights=bool(args.keep_weights))
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +226,7 @@ def _loaded(args: argparse.Namespace, keep_tensors: bool) -> CompiledNetwork:
         "--round-trip": args.round_trip,
         "--host-cost": args.host_cost,
         "--exact": args.exact or None,
-        "--keep-weights": args.keep_weights or None,
+        "--keep-weights": args.keep_weights,
         "--effort": args.effort,
         "--shape": args.shape or None,
         "--state": args.state or None,

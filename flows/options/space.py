@@ -10,7 +10,13 @@ from dovetail.flows.explore.space.deployment import SYSTEM_PARAMETERS, Deploymen
 from dovetail.flows.explore.space.design_space import METHODS, STUDY, Space, Workload, usual_goals
 from dovetail.flows.explore.space.file import NEEDS, load
 from dovetail.flows.options.goals import add_goals, with_goals
-from dovetail.flows.options.network import NETWORK_HELP, add_host_cost_option, add_shape_option, shapes_of
+from dovetail.flows.options.network import (
+    NETWORK_HELP,
+    add_host_cost_option,
+    add_keep_weights_option,
+    add_shape_option,
+    shapes_of,
+)
 from dovetail.flows.options.parameters import AXES, SETTINGS, add_lists, base_of, extended, given
 from dovetail.flows.options.system_parameters import NEW
 from dovetail.isa.config.system import System
@@ -24,11 +30,12 @@ _OF_ONE = (
     "study",
     "config",
     "tiling",
+    "keep_weights",
     "with",
     *(name for name in SETTINGS if name not in SYSTEM_PARAMETERS),
 )
 """Options that mean nothing for a system."""
-_CHANGES = ("with", "tiling", "effort", "search", "points", "seed", "host_cost")
+_CHANGES = ("with", "tiling", "keep_weights", "effort", "search", "points", "seed", "host_cost")
 """Options that change one."""
 
 
@@ -45,6 +52,7 @@ def add_space_options(parser: argparse.ArgumentParser) -> None:
         "--study", action="store_true", help="the reference study's 36 configurations, tiled as it did (--tiling)"
     )
     parser.add_argument("--tiling", choices=TILINGS, help="default: free, with --study channels")
+    add_keep_weights_option(parser)
     group = parser.add_argument_group("system", "several accelerators (`dovetail docs systems`); LIST as below")
     group.add_argument("--system", metavar="FILE", type=Path, help="the TOML file of a system: its parts are varied")
     add_lists(group, NEW.values())
@@ -92,7 +100,7 @@ def _searched(space: Space, args: argparse.Namespace) -> Space:
     Raises DovetailError.
     """
     plan = {"method": args.search, "points": args.points, "seed": args.seed}
-    options = {"tiling": args.tiling, "effort": args.effort}
+    options = {"tiling": args.tiling, "effort": args.effort, "keep_weights": args.keep_weights}
     options["host_cost"] = args.host_cost and load_host_cost(args.host_cost)
     changed = {name: value for name, value in options.items() if value is not None}
     search = replace(space.search, **{name: value for name, value in plan.items() if value is not None})

@@ -7,10 +7,11 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import dovetail.isa
 import dovetail.sw
@@ -19,7 +20,7 @@ from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space.deployment import Deployment, Design
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.sw.analysis.cost.activity import activity_of
-from dovetail.sw.compiler.partition.host_cost import HostCost, default_host
+from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.plan import schedule_cache
 from dovetail.sw.errors import DovetailError, first_line
 from dovetail.sw.network.ir import Graph
@@ -46,16 +47,16 @@ def version() -> str:
     return digest.hexdigest()[:16]
 
 
-def price(
-    graph: Graph, config: Design, tiling: str = "free", effort: int = 0, host_cost: HostCost | None = None
-) -> Cost:
+def price(graph: Graph, config: Design, *, effort: int = 0, host: HostCost | None = None, **compiler: Any) -> Cost:
     """The cost of one inference: exact cycles of the accelerator, and an estimate for the host.
+
+    ``effort``, ``host``, ``compiler``: as of `compile_network`; a plan for a system has the first two.
 
     Raises CompileError where the network does not fit the configuration.
     """
     if isinstance(config, Deployment):
-        return systems.price_on_system(graph, config, effort, host_cost)
-    compiled = compile_network(graph, config, tiling=tiling, effort=effort, host=host_cost)
+        return systems.price_on_system(graph, config, effort, host)
+    compiled = compile_network(graph, config, effort=effort, host=host, **compiler)
     report, activity = compiled.report(), activity_of(compiled)
     nodes = {node.name: node for node in graph.nodes}
     return Cost(
@@ -75,18 +76,16 @@ def price(
 class Session:
     """What a worker must know of a sweep. It is sent to each worker once.
 
-    ``networks`` by hash; ``tiling``, ``effort``, ``host_cost``: of the compiler; ``schedules``: folder of the
-    schedule cache; ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may
+    ``networks`` by hash; ``compiler``: what it is told (`Space.compiler`); ``schedules``: folder of the schedule cache;
+    ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may
     work for several sweeps.
     """
 
     name: str
     networks: Mapping[str, SpaceNetwork]
-    tiling: str
-    effort: int
+    compiler: Mapping[str, Any]
     schedules: Path | None
     version: str
-    host_cost: HostCost = field(default_factory=default_host)
 
 
 _sessions: dict[str, Session] = {}
@@ -119,7 +118,7 @@ def evaluate(name: str, network: str, config: Design) -> Outcome:
         schedule_cache.use(session.schedules)
         start = time.thread_time()
         try:
-            cost = price(session.networks[network].graph, config, session.tiling, session.effort, session.host_cost)
+            cost = price(session.networks[network].graph, config, **session.compiler)
         except Exception as error:  # a sweep goes on: one bad point must not cost the others
             lost = isinstance(error, MemoryError)
             return Outcome(None, first_line(error), lost, time.thread_time() - start)

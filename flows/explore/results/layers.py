@@ -100,10 +100,7 @@ def explain_point(space: Space, config: Design | None) -> list[dict[str, Any]]:
         _graph(workload.source, tuple((name, tuple(sizes)) for name, sizes in workload.shapes.items()))
         for workload in space.workloads
     ]
-    compiled = [
-        compile_network(graph, config, tiling=space.tiling, effort=space.effort, host=space.host_cost)
-        for graph in graphs
-    ]
+    compiled = [compile_network(graph, config, **space.compiler) for graph in graphs]
     table = load_table(space.energy_table or DEFAULT_TABLE)
     return [explained_of(each, table) for each in compiled]
 

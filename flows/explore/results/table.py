@@ -86,6 +86,8 @@ def notes_of(results: Outcome, metrics: Sequence[str]) -> list[str]:
         notes.append("energy is a rough estimate to compare by, its error not known (`dovetail docs energy`)")
     if HOST in read and any(row.values.get("host_cycles") for row in rows):
         notes.append(f"times include an estimate of the host: {space.host_cost.basis}")
+    if space.keep_weights:
+        notes.append("cycles are those of a run that finds in SRAM the weights that stay there (keep_weights)")
     nowhere = sum(not doubt.part for doubt in doubts)
     if nowhere:
         notes.append(f"{NOWHERE} {nowhere:,} of {len(rows):,} fit no supported part, by the estimate")

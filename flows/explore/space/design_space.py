@@ -167,7 +167,7 @@ class Space:
         (``"ic_lanes * oc_lanes <= 256"``, ``"lut <= 60000"``) rule points out, the others make them infeasible.
     objectives: names of metrics, or expressions over them; of these less is better unless ``max`` stands before them.
     clock: Hz, of points without a clock of their own.
-    tiling, effort: of the compiler.
+    tiling, effort, keep_weights: of the compiler.
     host_cost: what the host costs, by which the compiler leaves it work and its cycles are counted, an estimate.
     energy_table: a file of energies, else the one that comes with the package.
     host: "least": only points that leave the least to the host compete for the front; "any": all do.
@@ -192,6 +192,7 @@ class Space:
     clock: float = 100e6
     tiling: str = "free"
     effort: int = 0
+    keep_weights: bool = False
     energy_table: str = ""
     host: str = "least"
     search: Plan = Plan()
@@ -199,6 +200,12 @@ class Space:
     metrics: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     scenario: str | Mapping[str, Any] = SCENARIOS[0]
+
+    @property
+    def compiler(self) -> dict[str, Any]:
+        """What `compile_network` is told besides network and configuration."""
+        names = {"tiling": "tiling", "effort": "effort", "host": "host_cost", "keep_weights": "keep_weights"}
+        return {word: getattr(self, name) for word, name in names.items()}
 
     def __post_init__(self) -> None:
         for name in self.axes:
@@ -208,6 +215,8 @@ class Space:
         check_axes(self.base, self.axes)
         if isinstance(self.base, Deployment) and self.host_cost.clock:
             raise ConfigError("host_cost must be in cycles of the accelerators for systems, not of a host's own clock")
+        if isinstance(self.base, Deployment) and self.keep_weights:
+            raise ConfigError("keep_weights must be left out for systems, whose accelerators run several programs")
         check_shape(self.axes)
         if prod(map(len, self.axes.values())) > MOST:
             raise ConfigError("axes must have fewer than 2^63 combinations; leave some out, or values of some")

@@ -44,6 +44,7 @@ from dovetail.sw.errors import DovetailError
 
 TABLES = ("network", "base", "axes", "metrics", "goals", "compile", "search")
 GOALS = ("objectives", "constraints", "part", "scenario", "clock", "energy_table", "host")
+FLAGS = (False, True)
 ZOO = "zoo:"
 NEEDS = {
     "points": ("random", "optuna", "narrow"),
@@ -121,7 +122,7 @@ class _Reader:
         if "clock" in goals and "clock" in axes:
             raise self.error(("goals", "clock"), "clock must be an axis or a goal, not both; leave one out")
         compiler = self.table("compile")
-        self.known(("compile",), compiler, ("effort", "tiling", "host_cost"), "a key of [compile]")
+        self.known(("compile",), compiler, ("effort", "tiling", "keep_weights", "host_cost"), "a key of [compile]")
         space = self.with_metrics(
             Space(
                 workloads=self.workloads(),
@@ -130,6 +131,7 @@ class _Reader:
                 clock=self.clock(goals),
                 tiling=self.choice(("compile", "tiling"), compiler.get("tiling", TILINGS[0]), TILINGS),
                 effort=self.choice(("compile", "effort"), compiler.get("effort", EFFORTS[0]), EFFORTS),
+                keep_weights=self.choice(("compile", "keep_weights"), compiler.get("keep_weights", False), FLAGS),
                 energy_table=self.energy_table(goals),
                 host=self.choice(("goals", "host"), goals.get("host", HOSTS[0]), HOSTS),
                 search=plan,
@@ -189,7 +191,8 @@ class _Reader:
 
     def choice(self, place: Place, value: Any, choices: tuple[Any, ...]) -> Any:
         if value not in choices or type(value) is not type(choices[0]):
-            raise self.error(place, f"{place[-1]} must be one of {', '.join(map(str, choices))}, not {_shown(value)}")
+            shown = (_shown(choice) if isinstance(choice, bool) else str(choice) for choice in choices)
+            raise self.error(place, f"{place[-1]} must be one of {', '.join(shown)}, not {_shown(value)}")
         return value
 
     def list(self, place: Place, value: Any, example: str) -> list[Any]:

@@ -131,6 +131,8 @@ def options_of(space: Space) -> str:
     options: dict[str, Any] = {"effort": space.effort, "tiling": space.tiling}
     if space.host_cost != default_host():
         options["host_cost"] = asdict(space.host_cost)
+    if space.keep_weights:
+        options["keep_weights"] = True
     return json.dumps(options, sort_keys=True)
 
 

@@ -95,7 +95,8 @@ def _subtitle(results: Outcome) -> str:
     }
     parts += [text.format(same[name]) for name, text in texts.items() if name in same]
     cut = "rows and channels" if results.space.tiling == "free" else "output channels"
-    return ", ".join([*parts, f"tiling in {cut}"])
+    kept = ["weights stay in SRAM"] if results.space.keep_weights else []
+    return ", ".join([*parts, f"tiling in {cut}", *kept])
 
 
 def _lines(bars: Sequence[Bar], axes: Sequence[str]) -> list[list[Bar]]:

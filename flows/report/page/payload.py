@@ -38,6 +38,7 @@ def header_of(space: Space, version: str) -> dict[str, Any]:
         "compiler": version,
         "clock": space.clock,
         "tiling": space.tiling,
+        "keep_weights": space.keep_weights,
         "effort": space.effort,
         "objectives": list(space.objectives),
         "constraints": [rule.text for rule in space.all_constraints],

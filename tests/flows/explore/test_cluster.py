@@ -81,7 +81,7 @@ def test_a_cluster_gives_what_local_processes_give(scheduler: str, tmp_path: Pat
 
 def test_versions_and_room(scheduler: str) -> None:
     file = networks.read(SPACE.workloads[0])
-    session = Session("test", {file.hash: file}, "free", 0, None, evaluation.version())
+    session = Session("test", {file.hash: file}, {}, None, evaluation.version())
     with closing(ClusterWorkers(session, scheduler)) as workers:
         assert workers.room() == 2 * AHEAD
     with closing(ClusterWorkers(replace(session, version="0123"), scheduler)) as workers:
@@ -92,7 +92,7 @@ def test_versions_and_room(scheduler: str) -> None:
 
 def test_no_scheduler_and_no_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dovetail.flows.explore.pricing.cluster.PATIENCE", 1)
-    session = Session("test", {}, "free", 0, None, evaluation.version())
+    session = Session("test", {}, {}, None, evaluation.version())
     for address in ("tcp://127.0.0.1:1", "nonsense://"):
         with pytest.raises(WorkersError, match=f"{address}: must be the address of a Dask scheduler"):
             ClusterWorkers(session, address)

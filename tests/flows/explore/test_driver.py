@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,12 @@ def test_results_of_another_compiler_are_not_reused(store: Store, monkeypatch: p
     progress = run(store, space)
     assert (progress.priced, progress.reused, progress.outdated) == (1, 0, 1)
     assert len(store.database.rows("SELECT * FROM results")) == 2
+
+
+@pytest.mark.parametrize("options", [{"effort": 1}, {"tiling": "channels"}, {"keep_weights": True}])
+def test_results_of_other_options_are_not_reused(options: dict[str, Any], store: Store) -> None:
+    spaces = Space(NETWORKS[:1], Config(), {}), Space(NETWORKS[:1], Config(), {}, **options)
+    assert [run(store, space).priced for space in (*spaces, *spaces)] == [1, 1, 0, 0]
 
 
 def test_resume_takes_everything_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

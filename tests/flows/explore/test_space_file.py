@@ -39,6 +39,7 @@ host = "any"
 [compile]
 effort = 1
 tiling = "channels"
+keep_weights = true
 [search]
 method = "optuna"
 points = 100
@@ -81,6 +82,7 @@ def test_everything(tmp_path: Path) -> None:
         clock=1.5e9,
         energy_table=str(tmp_path / "mine.toml"),
         tiling="channels",
+        keep_weights=True,
         effort=1,
         host="any",
         search=Plan("optuna", 100, 7, "tpe", str(tmp_path / "study.log"), "mine"),
@@ -172,6 +174,7 @@ ERRORS = [
     (NETWORK + "[compile]\neffort = 4\n", "4: effort must be one of 0, 1, 2, 3, not 4"),
     (NETWORK + "[compile]\neffort = 1.0\n", "4: effort must be one of 0, 1, 2, 3, not 1.0"),
     (NETWORK + "[compile]\neffort = true\n", "4: effort must be one of 0, 1, 2, 3, not true"),
+    (NETWORK + "[compile]\nkeep_weights = 1\n", "4: keep_weights must be one of false, true, not 1"),
     (NETWORK + "[compile]\ntiling = 1\n", "4: tiling must be one of free, channels, not 1"),
     (NETWORK + '[search]\nmethod = "all"\n', '4: method must be one of exhaustive, random, optuna, narrow, not "all"'),
     (NETWORK + '[search]\nseed = 1\n', "4: seed must be left out of the search exhaustive; random, optuna take it"),

@@ -188,6 +188,7 @@ REFUSED = {
     "accelerators are those of --system and --accelerators; leave out --lanes": ("{system}", "--lanes", "8x8"),
     "accelerators are those of --system and --accelerators; leave out --config": ("{system}", "--config", "small"),
     "accelerators are those of --system and --accelerators; leave out --tiling": ("{system}", "--tiling", "free"),
+    "accelerators are those of --system and --accelerators; leave out --keep-weights": ("{system}", "--keep-weights"),
     "accelerators are those of --system and --accelerators; leave out --study": ("{system}", "--study"),
     "--confirm must be left out of a sweep of systems; `dovetail verify --system` takes its files": (
         "{system}", "--confirm", "all",

@@ -21,7 +21,6 @@ from dovetail.flows.explore.space import networks
 from dovetail.flows.explore.space.design_space import Workload
 from dovetail.flows.explore.space.networks import SpaceNetwork
 from dovetail.isa.config.resolved import Config
-from dovetail.sw import frontend
 from dovetail.sw.runtime.compiled_network import compile_network
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
@@ -32,8 +31,8 @@ def file() -> SpaceNetwork:
     return networks.read(Workload("zoo:autoencoder"))
 
 
-def session_of(file: SpaceNetwork) -> Session:
-    return Session("test", {file.hash: file}, "free", 0, None, evaluation.version())
+def session_of(file: SpaceNetwork, **compiler: Any) -> Session:
+    return Session("test", {file.hash: file}, compiler, None, evaluation.version())
 
 
 @pytest.fixture
@@ -65,10 +64,12 @@ class Deadly:
         return eval, (f"{die} if {file}.read_bytes() else {config}",)
 
 
-def test_a_cost_is_that_of_the_compiled_network(workers: LocalWorkers, file: SpaceNetwork) -> None:
-    (outcome,) = outcomes(workers, file, [CONFIG])
+@pytest.mark.parametrize("keep_weights", [False, True])
+def test_a_cost_is_that_of_the_compiled_network(keep_weights: bool, file: SpaceNetwork) -> None:
+    with closing(LocalWorkers(session_of(file, keep_weights=keep_weights), 1)) as workers:
+        (outcome,) = outcomes(workers, file, [CONFIG])
     assert outcome.cost
-    report = compile_network(frontend.load("zoo:autoencoder"), CONFIG, effort=0).report()
+    report = compile_network("zoo:autoencoder", CONFIG, effort=0, keep_weights=keep_weights).report()
     assert (outcome.cost.cycles, outcome.cost.macs) == (report.cycles, report.macs)
     assert outcome.cost.read_bytes + outcome.cost.write_bytes == report.moved_bytes
     assert sum(outcome.cost.kinds.values()) == report.cycles

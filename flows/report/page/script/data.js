@@ -175,13 +175,14 @@ function isGiven(row, name) {
 /** The commands that price a point again, one per network. */
 function commandsOf(row) {
   const { networks, parameters, tiling, effort } = data.header;
+  const compiler = `--tiling ${tiling} --effort ${effort}${data.header.keep_weights ? " --keep-weights" : ""}`;
   const derived = ["ic_lanes", "oc_lanes", "pixel_lanes", "stripe", "banks", "requant_lanes", "vector_lanes"];
   const flags = parameters
     .filter(({ name, default: usual }) => isGiven(row, name) && (derived.includes(name) || row.values[name] !== usual))
     .map(({ name, flag, size }) => `${flag} ${size ? exactSize(row.values[name]).replace(" ", "") : row.values[name]}`);
   return networks.map(({ source, shapes }) => {
     const sizes = Object.entries(shapes).map(([input, dims]) => `--shape ${quoted(`${input}=${dims.join("x")}`)}`);
-    return ["dovetail compile", quoted(source), ...sizes, `--tiling ${tiling} --effort ${effort}`, ...flags].join(" ");
+    return ["dovetail compile", quoted(source), ...sizes, compiler, ...flags].join(" ");
   });
 }
 

@@ -15,6 +15,7 @@ function drawHeader() {
     ["compiler", compiler],
     ["clock", data.header.axes.includes("clock") ? "" : `${clock / 1e6} MHz`],
     ["tiling", tiling],
+    ["weights", data.header.keep_weights ? "stay in SRAM from run to run" : ""],
     ["effort", String(effort)],
     ["objectives", objectives.map(titleOf).join(", ")],
     ["scenarios", scenarios.replace(/^scenarios: /, "")],
