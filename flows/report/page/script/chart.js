@@ -17,13 +17,14 @@ function frameOf({ x, y }, scales, width, height) {
   const grid = (x1, x2, y1, y2) => draw("line", { class: "grid", x1, x2, y1, y2 });
   const text = (kind, x, y, anchor, shown, transform = null) =>
     draw("text", { class: kind, x, y, "text-anchor": anchor, transform }, shown);
-  const across = ticks(x, scales.x, Math.max(3, Math.floor(width / 90))).map((tick) => [
+  const told = (axis, found) => ticksOf(axis, found).map((shown, n) => [found[n], shown]);
+  const across = told(x, ticks(x, scales.x, Math.max(3, Math.floor(width / 90)))).map(([tick, shown]) => [
     grid(scales.x(tick), scales.x(tick), top, bottom),
-    text("tick", scales.x(tick), bottom + 17, "middle", tickOf(x, tick)),
+    text("tick", scales.x(tick), bottom + 17, "middle", shown),
   ]);
-  const up = ticks(y, scales.y, Math.max(3, Math.floor(height / 45))).map((tick) => [
+  const up = told(y, ticks(y, scales.y, Math.max(3, Math.floor(height / 45)))).map(([tick, shown]) => [
     grid(left, right, scales.y(tick), scales.y(tick)),
-    text("tick", left - 8, scales.y(tick) + 4, "end", tickOf(y, tick)),
+    text("tick", left - 8, scales.y(tick) + 4, "end", shown),
   ]);
   const middle = (top + bottom) / 2;
   return [

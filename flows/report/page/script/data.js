@@ -133,11 +133,18 @@ const told = (column, row) =>
   `${shown(column, row.values[column.key])}${row.unsure.has(column.key) && isNumber(row.values[column.key]) ? UNSURE : ""}`;
 
 /** A value as an axis shows it. */
-function tickOf(column, value) {
+function tickOf(column, value, digits) {
   if (column.unit === "B") return bytes(value);
-  if (column.unit === "Hz") return `${short(value / 1e6)} MHz`;
-  if (column.unit === "%") return `${short(100 * value)} %`;
-  return short(value);
+  if (column.unit === "Hz") return `${short(value / 1e6, digits)} MHz`;
+  if (column.unit === "%") return `${short(100 * value, digits)} %`;
+  return short(value, digits);
+}
+
+/** Values as an axis shows them, in as many digits as tell them apart. */
+function ticksOf(column, values) {
+  const texts = (digits) => values.map((value) => tickOf(column, value, digits));
+  const enough = [3, 4, 5, 6].find((digits) => new Set(texts(digits)).size === values.length);
+  return texts(enough ?? 7);
 }
 
 const titleOf = (key) => data.byKey.get(key)?.title ?? key;
