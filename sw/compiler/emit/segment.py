@@ -84,7 +84,7 @@ class Segment:
         self.outside = stored
         self.rows = rows if wide else 0
         self.wide = wide and (rows > 0 or any(isinstance(node, ir.Update) for node in nodes))
-        self._in_stages = Stages(partition)
+        self._in_stages = Stages(partition, keeps)
         self.updates_only = self.wide and not rows
         together = resident and not self.updates_only
         self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]

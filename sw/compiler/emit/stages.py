@@ -43,11 +43,13 @@ class Stages:
     ----------
     partition
         What is compiled.
+    keeps
+        Banks that no stage has.
     """
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, keeps: int) -> None:
         self.config, self.graph, self.roots = partition.config, partition.graph, partition.roots
-        self.parts, self.layers = partition.parts, partition.layers
+        self.parts, self.layers, self.keeps = partition.parts, partition.layers, keeps
 
     def fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
         """The nodes in order, element-wise ones, and those that pool over the whole plane, behind the convolution that
@@ -69,7 +71,8 @@ class Stages:
                 continue
             alone = nodes[head].outputs == (source,) and readers[source] == 1 and source not in stored
             stage = Stage(nodes[head], node, last)
-            if alone and residency.Plan(self.config, [self.work(stage)], {}, (), enabled=False).suffices(0):
+            plan = residency.Plan(self.config, [self.work(stage)], {}, (), enabled=False, kept=self.keeps)
+            if alone and plan.suffices(0):
                 stages[head] = stage
                 del stages[number]
                 if node.outputs[0] in made:
