@@ -294,6 +294,21 @@ def test_verify_reports_what_lockstep_found(run: Command, monkeypatch: pytest.Mo
     assert difference in out
 
 
+def test_verify_runs_what_finds_weights_in_sram(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first run loads them."""
+
+    def verified(compiled: Any, samples: list[Any], **_: Any) -> list[Verdict]:
+        assert len(samples) == 2 and samples[0] is samples[1]
+        first = Comparison(True, 30, 30, True, True, True)
+        return [Verdict((first,)), Verdict((Comparison(False, 20, 21, True, True, True, "cycles: model 20, RTL 21"),))]
+
+    monkeypatch.setattr("dovetail.flows.commands.verify.verify", verified)
+    code, out, _ = run("verify", NETWORK, "--config", "8x8", "--keep-weights", "--json")
+    data = json.loads(out)
+    assert (code, data["cycles_model"], data["cycles_rtl"], data["samples"]) == (1, 20, 21, 2)
+    assert data["first_difference"] == "sample 1, segment 0: cycles: model 20, RTL 21"
+
+
 def test_verify_layers(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
