@@ -18,7 +18,7 @@ from dovetail.sw.runtime.clock import clock_text
 from dovetail.sw.runtime.saved_plan import load_plan, save_plan
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network, read_graph
 
-OF_ONE = ("config", "tiling", "round_trip", *SETTINGS)
+OF_ONE = ("config", "tiling", "round_trip", "exact", "keep_weights", *SETTINGS)
 """Options about one accelerator, as arguments are called."""
 OF_PLANNING = ("mode", "inferences", "effort", "host_cost", "save_plan")
 """Those that a plan follows from, or that write one."""

@@ -95,6 +95,8 @@ REFUSED = {
     "--sram must be left out with --system": ["run", "--sram", "64KiB"],
     "--config must be left out with --system": ["verify", "--config", "small"],
     "--tiling must be left out with --system": ["explain", "--tiling", "free"],
+    "--exact must be left out with --system": ["run", "--exact"],
+    "--keep-weights must be left out with --system": ["verify", "--keep-weights"],
     "--against must be left out with --system": ["explain", "--against", "small"],
     "--waves must be left out with --system": ["verify", "--waves", "a.fst"],
     "--form must be simulation with --system, not fpga": ["verify", "--form", "fpga"],
