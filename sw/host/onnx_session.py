@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import onnx
@@ -20,24 +21,23 @@ def open_session(model: bytes, *, optimises: bool = True) -> Any:
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # where a user's own code has imported it before
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    if not optimises:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
-    def opened(data: bytes) -> Any:
+    def opened(data: bytes, exact: bool) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        if not optimises:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.x64quantprecision", str(int(exact)))
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
-    # Processors with AVX2 alone add pairs of byte products in 16 bits, where they saturate. With this they do not: the
-    # runtime replaces int8 weights and zero points, each of which one node alone may read.
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    try:
-        return opened(model)
-    except Exception:  # the runtime raises its own classes
-        own = _with_own_constants(onnx.ModelProto.FromString(model)).SerializeToString()
-        if own == model:
-            raise
-        return opened(own)
+    # Processors with AVX2 alone add pairs of products of uint8 and int8 in 16 bits, where they saturate. `exact`: the
+    # runtime puts uint8 weights in the place of int8 ones and their zero points, each of which one node alone may read.
+    # Kernels for int8 operands do not take them; those do not saturate either.
+    with suppress(Exception):  # the runtime raises its own classes
+        return opened(model, exact=True)
+    with suppress(Exception):
+        return opened(_with_own_constants(onnx.ModelProto.FromString(model)).SerializeToString(), exact=True)
+    return opened(model, exact=False)
 
 
 def _with_own_constants(model: onnx.ModelProto) -> onnx.ModelProto:

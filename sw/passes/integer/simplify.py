@@ -20,6 +20,7 @@ PASSES: tuple[Pass, ...] = (
     tidy.merge_duplicates,
     lookups.compute_tables,
     windows.fold_pads,
+    windows.fold_strides,
     elementwise.tabulate,
     movement.sink_transposes,
     windows.permute_weights,

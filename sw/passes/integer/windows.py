@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.edit import Names, makers, private, rebuilt
 from dovetail.sw.passes.integer.elementwise import range_of
 
-MAX_PAD = 255
-"""The most padding that a window can have on the accelerator."""
+MAX_PAD = MAX_TAPS = 255
+"""The most padding that a window can have on the accelerator, and the most pixels of a kernel's row or column."""
+LANES = 8
+"""Input lanes by which forms of a window are compared."""
 
 
 def fold_pads(graph: ir.Graph) -> ir.Graph:
@@ -53,6 +57,61 @@ def _folded(node: ir.Node, made: dict[str, ir.Node]) -> ir.Node:
             fits = not any(node.pads) or merged.counted == pad.value
             merged = replace(merged, counted=pad.value)
     return merged if fits else node
+
+
+def fold_strides(graph: ir.Graph) -> ir.Graph:
+    """Give convolutions along a line another form where windows begin some pixels apart: these, or as many of them as
+    divide the line, become the channels of one pixel. A spectrum of 256 samples of a line of 832, 128 apart, is a
+    kernel of 4 pixels of 64 channels then. That fills the array, and kernels may have 255 pixels at most.
+
+    Only where the array needs fewer steps, or else could not have the kernel.
+    """
+    names, others, added = Names(graph), dict[str, list[ir.Node]](), list[ir.Tensor]()
+    for node in graph.nodes:
+        if isinstance(node, ir.Conv) and (form := _in_parts(graph, node, names)):
+            view, tensor, conv = form
+            others[node.name] = [view, conv]
+            added.append(tensor)
+    if not others:
+        return graph
+    return rebuilt(graph, [one for node in graph.nodes for one in others.get(node.name, [node])], added=added)
+
+
+def _in_parts(graph: ir.Graph, node: ir.Conv, names: Names) -> tuple[ir.Reshape, ir.Tensor, ir.Conv] | None:
+    """A view of the operand, its tensor, and the convolution that reads it; None if another form does not suit."""
+    source, out = graph.tensors[node.inputs[0]], graph.tensors[node.outputs[0]]
+    batch, *extent, channels = source.nhwc
+    along = 0 if extent[1] == 1 else 1
+    across = (*node.pads[1 - along :: 2], node.kernel[1 - along] - 1, extent[1 - along] - 1)
+    if any(across) or node.groups > 1 or node.rest is not None or node.dilation[along] > 1:
+        return None
+    length, taps, begin = extent[along], node.kernel[along], node.pads[along]
+    part = gcd(node.stride[along], length, begin)
+    parts, stride, lead, count = length // part, node.stride[along] // part, begin // part, out.nhwc[1 + along]
+    kernel = ceil_div(taps, part)
+    tail = max((count - 1) * stride + kernel - lead - parts, 0)
+    before = taps * ceil_div(channels, LANES) if along == 0 else ceil_div(taps * channels, LANES)
+    fewer = kernel * ceil_div(part * channels, LANES) < before or taps > MAX_TAPS
+    if part == 1 or tail > MAX_PAD or not fewer or (lead + parts + tail - kernel) // stride + 1 != count:
+        return None
+
+    def of_line(size: int, other: int) -> tuple[int, int]:
+        return (size, other) if along == 0 else (other, size)
+
+    shape = (batch, *of_line(parts, 1), part * channels)
+    tensor = names.like(source, shape, f"{node.name}/parts")
+    name = names.fresh(f"{node.name}/view")
+    view = ir.Reshape(name=name, inputs=(source.name,), outputs=(tensor.name,), shape=shape)
+    weights = node.weights.reshape(len(node.weights), taps, channels)
+    weights = np.pad(weights, ((0, 0), (0, kernel * part - taps), (0, 0)))
+    conv = replace(
+        node,
+        inputs=(tensor.name,),
+        weights=weights.reshape(len(weights), *of_line(kernel, 1), part * channels),
+        stride=of_line(stride, 1),
+        pads=(*of_line(lead, 0), *of_line(tail, 0)),
+    )
+    return view, tensor, conv
 
 
 def permute_weights(graph: ir.Graph) -> ir.Graph:

@@ -12,6 +12,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.sw.compiler.compile import generate
 from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.host_cost import default_host
 from dovetail.sw.network import ir, reference
 from dovetail.sw.passes.integer import copies
 from dovetail.sw.passes.integer.elementwise import fuse_activations, tabulate
@@ -19,9 +20,10 @@ from dovetail.sw.passes.integer.lookups import compute_tables
 from dovetail.sw.passes.integer.movement import join_moves, sink_transposes
 from dovetail.sw.passes.integer.simplify import PASSES, Pass, simplify
 from dovetail.sw.passes.integer.tidy import MAX_ELEMENTS, drop_dead, drop_identities, fold_constants, merge_duplicates
-from dovetail.sw.passes.integer.windows import fold_pads, permute_weights
+from dovetail.sw.passes.integer.windows import fold_pads, fold_strides, permute_weights
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork
+from tests.sw.compiler.test_compiler import Builder
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16, stripe=16, requant_lanes=2)
 
@@ -201,6 +203,56 @@ def test_padding_of_an_average() -> None:
 
 
 # --- functions of one element ---------------------------------------------------------------------------------------
+
+
+Line = tuple[tuple[int, int, int], ir.Pair, ir.Pair, ir.Pads]
+"""Height, width and channels; kernel, stride, padding."""
+
+
+def on_a_line(line: Line) -> ir.Graph:
+    shape, kernel, stride, pads = line
+    return Builder(shape).conv(5, kernel, stride, pads).graph()
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        (((1, 832, 1), (1, 256), (1, 128), (0, 0, 0, 0)), ((1, 4, 64), (1, 2), (0, 0, 0, 0))),
+        (((1, 960, 1), (1, 400), (1, 160), (0, 160, 0, 80)), ((1, 3, 160), (1, 1), (0, 1, 0, 1))),
+        (((90, 1, 1), (10, 1), (5, 1), (0, 0, 0, 0)), ((2, 1, 5), (1, 1), (0, 0, 0, 0))),
+        (((64, 1, 3), (7, 1), (2, 1), (2, 0, 3, 0)), ((4, 1, 6), (1, 1), (1, 0, 2, 0))),
+        (((60, 1, 2), (9, 1), (4, 1), (4, 0, 1, 0)), ((3, 1, 8), (1, 1), (1, 0, 1, 0))),
+    ],
+)
+def test_strides_of_a_line_are_channels(line: Line, form: tuple[tuple[int, int, int], ir.Pair, ir.Pads]) -> None:
+    before = on_a_line(line)
+    after = fold_strides(before)
+    same_outputs(before, after)
+    view, conv = after.nodes
+    assert isinstance(view, ir.Reshape) and isinstance(conv, ir.Conv)
+    assert (conv.weights.shape[1:], conv.stride, conv.pads) == form
+    compiled = CompiledNetwork(generate(simplify(before), CONFIG, Options(host=replace(default_host(), round_trip=0))))
+    assert not compiled.code.host_reasons
+    sample = np.random.default_rng(1).integers(-128, 128, line[0], np.int8)[None]
+    for name, value in reference.run(before, sample).items():
+        np.testing.assert_array_equal(compiled.run(sample).outputs[name], value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ((1, 96, 2), (1, 10), (1, 4), (0, 0, 0, 0)),  # a kernel's row fills the lanes already
+        ((33, 1, 1), (5, 1), (2, 1), (0, 0, 0, 0)),  # nothing divides stride and length
+        ((64, 1, 1), (5, 1), (2, 1), (1, 0, 0, 0)),  # nor the padding
+        ((64, 1, 1), (5, 1), (1, 1), (0, 0, 0, 0)),
+        ((64, 1, 8), (6, 1), (2, 1), (0, 0, 0, 0)),  # no fewer steps
+        ((16, 16, 1), (4, 4), (4, 4), (0, 0, 0, 0)),  # no line
+        ((64, 1, 1), (8, 1), (4, 1), (0, 4, 0, 4)),
+    ],
+)
+def test_other_strides_stay(line: Line) -> None:
+    graph = on_a_line(line)
+    assert fold_strides(graph) is graph
 
 
 @pytest.mark.parametrize("rounding", Rounding)
@@ -524,4 +576,4 @@ def test_every_pass_finds_something() -> None:
                 if after is not graph:
                     found.add(change)
                 graph = after
-    assert found | {fold_constants, compute_tables} == {*PASSES}  # which have tests of their own
+    assert found | {fold_constants, compute_tables, fold_strides} == {*PASSES}  # which have tests of their own
