@@ -717,9 +717,11 @@ class WithMemory(wiring.Component):
 
 
 def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> Outcome:
-    """One run: write the memory, configure, start, wait, read the memory."""
-    word = config.word_bytes
-    rows = config.sram // word
+    """One run: write the memory, configure, start, wait, read the memory, by ports as wide as the bus."""
+    few = config.bus_bytes
+    rows = config.sram // few
+    words = np.zeros((rows, config.word_bytes), np.uint8)
+    words[:, :few] = memory.reshape(rows, few)
     wait = 40 if expected_cause(config, op, r) else duration(config, op, r) + 20
     start = max(rows, len(r.values))
     total = start + wait + rows + SRAM_READ
@@ -728,9 +730,9 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
     answer = bench.stream(
         {
             "load__en": number < rows,
-            "load__addr": np.minimum(number, rows - 1) * word,
-            "load__size": np.array([word]),
-            "load__data": memory.reshape(rows, word),
+            "load__addr": np.minimum(number, rows - 1) * few,
+            "load__size": np.array([few]),
+            "load__data": words,
             "core__cfg__en": number < len(r.values),
             "core__cfg__due": number < len(r.values),
             "core__cfg__group": 1 << np.minimum(number, len(r.values) - 1) // GROUP,
@@ -740,14 +742,15 @@ def verilated(config: Config, bench: Bench, op: Op, r: View, memory: Bytes) -> O
             "core__op": np.array([int(op)]),
             "core__go": number == start + CHECK,
             "dump__en": reading,
-            "dump__addr": np.where(reading, np.minimum(number - start - wait, rows - 1), 0) * word,
+            "dump__addr": np.where(reading, np.minimum(number - start - wait, rows - 1), 0) * few,
         },
         ["core__cause", "core__reads", "core__writes", "core__done", "dump__data"],
     )
     cause, reads, writes = (int(answer[f"core__{name}"][start + CHECK]) for name in ("cause", "reads", "writes"))
     ends = np.flatnonzero(answer["core__done"]).tolist()
     assert len(ends) <= 1
-    return Outcome(cause, reads, writes, ends[0] - start if ends else -1, answer["dump__data"][-rows:].reshape(-1))
+    after = answer["dump__data"][-rows:, :few].reshape(-1)
+    return Outcome(cause, reads, writes, ends[0] - start if ends else -1, after)
 
 
 @pytest.mark.slow
