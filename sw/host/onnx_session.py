@@ -72,10 +72,15 @@ def _with_own_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
         own(node)
         nodes.append(node)
-    ordered = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del model.graph.node[:]
-    model.graph.node.extend(ordered)
+    set_nodes(model.graph, nodes)
     return model
+
+
+def set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Give a graph these nodes, which may be its own: they are copied before those are gone."""
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
 
 
 class Session:

@@ -15,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.host.onnx_session import set_nodes
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
 from dovetail.sw.passes.float.model_proto import opset_of
@@ -59,9 +60,7 @@ class _Spelling:
                 _SPELLED[node.op_type](self, _Node(node))
             else:
                 self.nodes.append(node)
-        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in self.nodes]
-        del self.graph.node[:]
-        self.graph.node.extend(copies)
+        set_nodes(self.graph, self.nodes)
         still = {name for node in self.graph.node for name in node.input}
         kept = [value for value in self.graph.input if value.name in still or value.name not in read]
         del self.graph.input[:]

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.states import States
+from dovetail.sw.host.onnx_session import set_nodes
 from dovetail.sw.network.layout import Array, Shape
 from dovetail.sw.network.names import unused
 from dovetail.sw.passes.float.model_proto import opset_of
@@ -127,10 +128,7 @@ class _Settling:
         masks = {length: self._mask(position, kind, length) for length in lengths}
         for name, axis in starts:
             self._hide(name, axis, masks[shapes[name][axis]], shapes)
-        nodes = [*self.first, *self.graph.node]
-        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-        del self.graph.node[:]
-        self.graph.node.extend(copies)
+        set_nodes(self.graph, [*self.first, *self.graph.node])
 
     def _forget_sizes(self, outputs: list[str]) -> None:
         del self.graph.value_info[:]

@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
+from dovetail.sw.host.onnx_session import set_nodes
 from dovetail.sw.network.layout import Array, as_unsigned
 
 _MOVES = {
@@ -149,9 +150,7 @@ class _Change:
                 nodes.append(helper.make_node("DequantizeLinear", [integers, *parameters], [reals], reals))
                 node.input[0] = reals
             nodes.append(node)
-        ordered = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-        del self.graph.node[:]
-        self.graph.node.extend(ordered)
+        set_nodes(self.graph, nodes)
 
     def _fusible(self) -> set[str]:
         """Results of operators on dequantised values, clamped or not: with a pair behind them they fuse to an integer
