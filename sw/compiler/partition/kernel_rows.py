@@ -16,7 +16,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.array_layer import layer_of
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.network import ir
-from dovetail.sw.passes.integer.edit import Names, rebuilt
+from dovetail.sw.passes.integer.edit import Names, with_others
 
 SHARE = 8
 """Image and copies take at most one part in so many of SRAM, so that they stay there."""
@@ -35,9 +35,7 @@ def with_kernel_rows(graph: ir.Graph, config: Config, host: Collection[str]) -> 
         if _pays(config, graph, node, nodes, tensors):
             others[node.name] = nodes
             added += tensors
-    if not others:
-        return graph
-    return rebuilt(graph, [one for node in graph.nodes for one in others.get(node.name, [node])], added=added)
+    return with_others(graph, others, added)
 
 
 def _suits(node: ir.Conv) -> bool:

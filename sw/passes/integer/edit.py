@@ -59,6 +59,14 @@ def rebuilt(
     return replace(graph, nodes=changed, tensors=kept).check()
 
 
+def with_others(graph: ir.Graph, others: Mapping[str, Iterable[ir.Node]], added: Iterable[ir.Tensor]) -> ir.Graph:
+    """The graph with other nodes in the place of some, by the names of these; the graph itself if there are none.
+    ``added``: as of `rebuilt`."""
+    if not others:
+        return graph
+    return rebuilt(graph, (one for node in graph.nodes for one in others.get(node.name, (node,))), added=added)
+
+
 class Names:
     """New tensors and node names that the graph does not have yet."""
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.sw.network import ir
-from dovetail.sw.passes.integer.edit import Names, makers, private, rebuilt
+from dovetail.sw.passes.integer.edit import Names, makers, private, rebuilt, with_others
 from dovetail.sw.passes.integer.elementwise import range_of
 
 MAX_PAD = MAX_TAPS = 255
@@ -72,9 +72,7 @@ def fold_strides(graph: ir.Graph) -> ir.Graph:
             view, tensor, conv = form
             others[node.name] = [view, conv]
             added.append(tensor)
-    if not others:
-        return graph
-    return rebuilt(graph, [one for node in graph.nodes for one in others.get(node.name, [node])], added=added)
+    return with_others(graph, others, added)
 
 
 def _in_parts(graph: ir.Graph, node: ir.Conv, names: Names) -> tuple[ir.Reshape, ir.Tensor, ir.Conv] | None:
