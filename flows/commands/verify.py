@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> Report:
     clock = clock_of(args)
     compiled = compiled_of(args)
     samples, _ = samples_of(args, compiled)
+    if compiled.code.keeps and len(samples) == 1 and not args.layers:
+        samples *= 2  # only the first run loads what stays in SRAM
     trace, around = (waves.path, None) if waves and waves.around is None else (None, waves)
     wanted = {"cache": default_cache(), "trace": trace, "form": args.form, "waves": around}
     start = time.perf_counter()
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> Report:
     lines, data, first, checks = compare(args, compiled, samples, clock, wanted)
     seconds = time.perf_counter() - start
     verdict = "DIFFERENT" if first else "EQUAL"
-    lines.append(f"verdict      {verdict}: {checks}; {data['samples']} samples in {seconds:.1f} s")
+    lines.append(f"verdict      {verdict}: {checks}; {len(samples)} samples in {seconds:.1f} s")
     if first:
         lines.append(f"first        {first}")
     if around is not None:
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> Report:
         "config": compiled.config.to_dict(),
         "config_hash": f"{compiled.config.hash:016x}",
         "form": args.form,
+        "samples": len(samples),
         **data,
         "equal": not first,
         "first_difference": first,
@@ -86,20 +89,15 @@ def _whole(
     clock: float | None,
     wanted: Mapping[str, Any],
 ) -> Found:
-    """The network; ``clock`` in Hz. Where something stays in SRAM from run to run, the first run alone loads it, so
-    there are two at least; cycles are the last one's."""
-    if any(segment.entry for segment in compiled.code.segments) and len(samples) == 1:
-        samples = samples * 2
+    """The network; ``clock`` in Hz. Cycles are those of the last sample."""
     verdicts = verify(compiled, samples, **wanted)
     parts = [segment for verdict in verdicts for segment in verdict.segments]
     first = next((f"sample {n}, {v.first_difference}" for n, v in enumerate(verdicts) if not v.equal), "")
-    cycles = {side: sum(getattr(p, f"cycles_{side}") for p in verdicts[-1].segments) for side in ("model", "rtl")}
     data = {
-        "samples": len(samples),
         "segments": len(compiled.code.segments),
         "bytes_equal": all(p.bytes_equal for p in parts),
-        "cycles_model": cycles["model"],
-        "cycles_rtl": cycles["rtl"],
+        "cycles_model": sum(p.cycles_model for p in verdicts[-1].segments),
+        "cycles_rtl": sum(p.cycles_rtl for p in verdicts[-1].segments),
         "timeline_equal": all(p.timeline_equal for p in parts),
         "counters_equal": all(p.counters_equal for p in parts),
         "fault_equal": all(p.fault_equal for p in parts),
@@ -150,5 +148,5 @@ def _windows(
                 f"sample {n:<6}segment {window.segment}, words {window.first}..{window.past - 1}, {window.operations}"
                 f" operations{some}: model {model:,} cycles, RTL {rtl:,}{took}"
             )
-    data = {"samples": len(samples), "layers": [names[n] for n in layers], "windows": rows}
+    data = {"layers": [names[n] for n in layers], "windows": rows}
     return lines, data, first, "from the model's state, to its state"

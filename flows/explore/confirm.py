@@ -271,7 +271,7 @@ def difference_of(job: Job, check: Check) -> str:
         return _cycles_difference(0, check)
     sample = random_sample(file.graph, np.random.default_rng(check.number))
     # What stays in SRAM from run to run is loaded in the first one; the stored cycles are those of the others.
-    runs = 1 + any(segment.entry for segment in compiled.code.segments)
+    runs = 1 + compiled.code.keeps
     verdicts = verify(compiled, [sample] * runs, cache=job.cache)
     difference = next((verdict.first_difference for verdict in verdicts if verdict.first_difference), "")
     return difference or _cycles_difference(sum(s.cycles_rtl for s in verdicts[-1].segments), check)

@@ -103,6 +103,11 @@ class Code:
         numbers = count()
         return ((step, next(numbers) if step.is_program else None) for step in self.steps)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether something stays in SRAM from run to run, which the first run loads."""
+        return any(segment.entry for segment in self.segments)
+
     def nodes_on(self, device: str) -> Iterator[ir.Node]:
         """The nodes of the steps that run on a device, in order."""
         return (node for step in self.steps if step.device == device for node in step.nodes)

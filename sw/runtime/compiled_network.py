@@ -285,7 +285,7 @@ class CompiledNetwork:
                         values[name] = value
         outputs = graph.unbind(values)
         self.state = graph.next_state(values)
-        if any(segment.entry for segment in code.segments):
+        if code.keeps:
             accelerator.holds = object()
             self._left = accelerator.holds, {name: value.copy() for name, value in self.state.items()}
         return Result(

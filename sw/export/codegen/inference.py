@@ -141,7 +141,7 @@ class _InferenceWriter:
         self.writer.write(f"STEP({len(self.steps)});")
         scratch = self.storage.lay_out()
         reset = reset_lines(self.states, self.storage, self.constants, self.code.where)
-        if any(segment.entry for segment in self.code.segments):
+        if self.code.keeps:
             reset = ["inference->keeps = 0;", *reset]
         return Inference(
             self.inputs,

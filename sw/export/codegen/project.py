@@ -184,7 +184,7 @@ def _header(
         embedded=embedded if embed else "",
         scratch_note=", kept between runs" if "SCRATCH(" in "".join(inference.reset) else "",
         kept=_fill("reset.h", **title) if inference.reset else "",
-        keeps=KEEPS if any(segment.entry for segment in compiled.code.segments) else "",
+        keeps=KEEPS if compiled.code.keeps else "",
         ports="\n".join(
             _ports(macro, "INPUT", inference.inputs, ranges) + _ports(macro, "OUTPUT", inference.outputs, {})
         ),
