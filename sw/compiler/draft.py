@@ -119,7 +119,7 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
         try:
             cycles = draft.cycles(known, limit)
         except CompileError:
-            if not draft.is_narrow:
+            if not draft.way.is_narrow:
                 raise
             continue
         if cycles is not None:
@@ -137,6 +137,11 @@ class Way(NamedTuple):
     wide: bool = False
     rows: int = 0
     keeps: int = 0
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
+        return bool(self.rows or self.keeps)
 
 
 def _ways(partition: Partition) -> list[Way]:
@@ -160,7 +165,7 @@ def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
     """Those of some drafts for which there is room; there must be for those that are not narrow."""
     found = list[Draft]()
     for way in ways:
-        with suppress(CompileError) if way.rows or way.keeps else nullcontext():
+        with suppress(CompileError) if way.is_narrow else nullcontext():
             found.append(Draft(partition, *way))
     return found
 
@@ -248,11 +253,6 @@ class Draft:
                 if least == cycles:
                     break
         return best, least
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
-        return bool(self.way.rows or self.way.keeps)
 
     @cached_property
     def cascades(self) -> tuple[list[Cascade], int]:
@@ -415,8 +415,7 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
         return drafts
     least = min(draft.price for draft in drafts if not draft.way.effort)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
-    sure = (draft.way.effort or draft.way.wide or draft.way.keeps for draft in drafts)
-    return [draft for draft, kept in zip(drafts, sure, strict=True) if kept or draft.price <= limit]
+    return [one for one in drafts if one.way.effort or one.way.wide or one.way.keeps or one.price <= limit]
 
 
 def _transfer(partition: Partition, node: ir.Node) -> int:
