@@ -77,8 +77,7 @@ class Session:
     """What a worker must know of a sweep. It is sent to each worker once.
 
     ``networks`` by hash; ``compiler``: what it is told (`Space.compiler`); ``schedules``: folder of the schedule cache;
-    ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may
-    work for several sweeps.
+    ``version``: of the Dovetail that started the sweep; ``name``: unique, as a cluster may work for several sweeps.
     """
 
     name: str

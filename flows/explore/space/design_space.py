@@ -204,8 +204,12 @@ class Space:
     @property
     def compiler(self) -> dict[str, Any]:
         """What `compile_network` is told besides network and configuration."""
-        names = {"tiling": "tiling", "effort": "effort", "host": "host_cost", "keep_weights": "keep_weights"}
-        return {word: getattr(self, name) for word, name in names.items()}
+        return {
+            "tiling": self.tiling,
+            "effort": self.effort,
+            "host": self.host_cost,
+            "keep_weights": self.keep_weights,
+        }
 
     def __post_init__(self) -> None:
         for name in self.axes:
