@@ -18,7 +18,7 @@ PIXEL_LANES = (1, 2, 4, 8)
 MAX_STRIPE, DEFAULT_STRIPE = 64, 32
 """Output pixels of a pixel lane that share a weight load."""
 MAX_VECTOR_LANES, ROW_VECTOR_LANES = 32, 16
-"""The second with softmax or norm, whose sums of a row are trees over the lanes, and without a wish."""
+"""The second where softmax or norm are built, whose sums of a row are trees over the lanes, and by default."""
 MAX_BANKS = 32
 DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
 """The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""

@@ -95,9 +95,8 @@ def masks_of(partition: Partition, nodes: Sequence[ir.Node], stored: Collection[
                 or not graph.tensors[mask].shape[-1] == columns == graph.tensors[mask].size
             ):
                 continue
-            top = _top(
-                node, product, partition.layers[product.name].channels, values_of(graph, mask), scores == node.inputs[0]
-            )
+            channels, first = partition.layers[product.name].channels, scores == node.inputs[0]
+            top = _top(node, product, channels, values_of(graph, mask), first)
             if top is not None:
                 found.append(Mask(product, node, mask, top, columns))
     return found
