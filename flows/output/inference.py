@@ -146,7 +146,8 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
         f" {report.memory.tensors:,} (at least {report.memory.least_tensors:,}), program {report.memory.program:,}",
     ]
     lines += [
-        f"state        {compiled.graph.tensors[state.read]}, kept on the host between runs"
+        f"state        {compiled.graph.tensors[state.read]}, "
+        + ("left in its place between runs" if compiled.code.in_place(state) else "handed on by the host between runs")
         for state in compiled.graph.states
     ]
     lines += host_lines(report.host)

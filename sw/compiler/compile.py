@@ -108,6 +108,11 @@ class Code:
         """Whether something stays in SRAM from run to run, which the first run loads."""
         return any(segment.entry for segment in self.segments)
 
+    def in_place(self, state: ir.State) -> bool:
+        """Whether a run leaves a variable's next value where it found the present one, in system memory."""
+        place = self.where.get(state.read)
+        return place is not None and place == self.where.get(state.written)
+
     def nodes_on(self, device: str) -> Iterator[ir.Node]:
         """The nodes of the steps that run on a device, in order."""
         return (node for step in self.steps if step.device == device for node in step.nodes)

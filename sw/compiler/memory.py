@@ -89,10 +89,18 @@ def buffers_of(
 ) -> tuple[dict[str, Buffer], dict[str, str]]:
     """What is to be placed, and what takes the place of another one; see :func:`plan`."""
     buffers = lifetimes(graph, steps, roots, stored, keep=keep, follows=follows)
-    taken = {} if keep else successors(graph, steps, roots, buffers, follows=follows)
-    for result, operand in taken.items():
-        buffers[operand] = Buffer(buffers[operand].size, buffers[operand].first, buffers.pop(result).last)
+    taken: dict[str, str] = {}
+    if not keep:
+        _merge(buffers, taken, successors(graph, steps, roots, buffers, follows=follows))
+        _merge(buffers, taken, next_values(graph, roots, buffers))
     return buffers, taken
+
+
+def _merge(buffers: dict[str, Buffer], taken: dict[str, str], more: Mapping[str, str]) -> None:
+    """Results take the place of what comes before them."""
+    for result, before in more.items():
+        buffers[before] = Buffer(buffers[before].size, buffers[before].first, buffers.pop(result).last)
+    taken.update(more)
 
 
 def lifetimes(
@@ -162,6 +170,23 @@ def successors(
                     found[result] = place
                     last[place] = buffers[result].last
                     break
+    return found
+
+
+def next_values(graph: ir.Graph, roots: Mapping[str, str], buffers: Mapping[str, Buffer]) -> dict[str, str]:
+    """Next value of a variable -> the value that a run finds, in whose place it is left.
+
+    So the next run finds it there, and nobody copies it. The first byte of the one must be stored when no node reads
+    the other any more.
+    """
+    found: dict[str, str] = {}
+    for state in graph.states:
+        written, read = roots[state.written], roots[state.read]
+        if written in found or read in found.values() or not {written, read} <= buffers.keys():
+            continue
+        sizes = {graph.tensors[state.read].bytes, buffers[written].size, buffers[read].size}
+        if len(sizes) == 1 and buffers[read].last < buffers[written].first:
+            found[written] = read
     return found
 
 

@@ -353,7 +353,7 @@ def test_samples_of_a_network_with_variables_are_steps_in_time(run: Command, tmp
     np.save(tmp_path / "x.npy", steps)
     code, out, _ = run("run", path, *SMALL, "--input", tmp_path / "x.npy", "--output", target)
     assert code == 0
-    assert "state        before: int8[1x2x6x4] scale=0.05 zero=5, kept on the host between runs" in out
+    assert "state        before: int8[1x2x6x4] scale=0.05 zero=5, left in its place between runs" in out
     assert len(np.unique(np.load(target), axis=0)) > 1
     code, _, _ = run("run", path, *SMALL, "--input", tmp_path / "x.npy", "--output", target, "--reset")
     assert code == 0

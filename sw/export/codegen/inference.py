@@ -92,7 +92,7 @@ class _InferenceWriter:
         arrays = _arrays((*self.graph.inputs, *self.graph.outputs))
         self.inputs, self.outputs = arrays[: len(self.graph.inputs)], arrays[len(self.graph.inputs) :]
         self.storage = Storage(self.graph, self.code.where)
-        self.states = kept_states(self.graph, self.storage, self.code.where)
+        self.states = kept_states(self.code, self.storage)
         self.direct = {array for array in self.inputs if self._is_tensor(array, "inputs")}
         self.direct |= {array for array in self.outputs if self._is_tensor(array, "outputs")}
         """Inputs and outputs that are tensors in the caller's arrays."""

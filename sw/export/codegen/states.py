@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dovetail.sw.compiler.compile import Code
 from dovetail.sw.export.codegen.c_text import Constants, comment
 from dovetail.sw.export.codegen.writer import Pointer, Storage
 from dovetail.sw.network import ir
@@ -26,15 +27,14 @@ class Kept:
     target: Pointer | None
 
 
-def kept_states(graph: ir.Graph, storage: Storage, where: Mapping[str, int]) -> tuple[Kept, ...]:
-    """Give every variable of a graph a place; ``where``: offset in shared memory of the tensors that lie there."""
+def kept_states(code: Code, storage: Storage) -> tuple[Kept, ...]:
+    """Give every variable of a network a place."""
     found: list[Kept] = []
-    for state in graph.states:
-        read = where.get(state.read)
-        if read is not None and read == where.get(state.written):
+    for state in code.graph.states:
+        if code.in_place(state):
             found.append(Kept(state, storage.pointer(state.read), True, None))
         else:
-            target = None if read is None else storage.pointer(state.read)
+            target = storage.pointer(state.read) if state.read in code.where else None
             found.append(Kept(state, storage.keep(state.read, storage.bytes_of(state.read)), False, target))
     return tuple(found)
 

@@ -195,6 +195,26 @@ def is_unsigned(file: TfliteFile) -> bool:
     return "uint8" in dtypes and "int8" not in dtypes
 
 
+def signed_ends(file: TfliteFile) -> set[int]:
+    """The uint8 tensors that are int8 in the graph, with values 128 lower: all, where no activation is int8; else those
+    that QUANTIZE alone makes of int8 or reads to make int8 of, as at the ends of networks whose users have uint8."""
+    found = {index for index, info in enumerate(file.infos) if info.tensor.dtype == "uint8"}
+    if is_unsigned(file):
+        return found
+    touching = [(op, index) for op in file.operators for index in (*op.inputs, *op.outputs) if index in found]
+    return {index for _, index in touching} - {index for op, index in touching if not _rescales(file, op)}
+
+
+def _rescales(file: TfliteFile, op: Operator) -> bool:
+    """Whether an operator makes 8 bits of 8 bits, neither of them constant."""
+    if op.kind != "QUANTIZE":
+        return False
+    ends = [file.infos[index] for index in (op.inputs[0], op.outputs[0])]
+    return all(
+        info.value is None and info.tensor.dtype in ("int8", "uint8") and info.tensor.scale is not None for info in ends
+    )
+
+
 def signed(info: Info) -> Info:
     """A uint8 tensor as int8, with values and zero point 128 lower; any other as it is."""
     if info.tensor.dtype != "uint8":

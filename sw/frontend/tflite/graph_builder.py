@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dovetail.isa.numerics.rounding import Rounding
-from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile, is_unsigned, signed
+from dovetail.sw.frontend.tflite.file import Info, Operator, TfliteFile, is_unsigned, signed, signed_ends
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Shape, as_signed
 from dovetail.sw.network.names import unused
@@ -22,7 +22,9 @@ class GraphBuilder:
     def __init__(self, file: TfliteFile) -> None:
         self.file = file
         self.unsigned = is_unsigned(file)
-        self.infos = [signed(info) for info in file.infos] if self.unsigned else list(file.infos)
+        self.signed = signed_ends(file)
+        """The uint8 tensors of the file that are int8 here."""
+        self.infos = [signed(info) if index in self.signed else info for index, info in enumerate(file.infos)]
         self.nodes: list[ir.Node] = []
         self.tensors: dict[str, ir.Tensor] = {}
         self.states: dict[int | str, ir.State] = {}

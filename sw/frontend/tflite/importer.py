@@ -65,7 +65,7 @@ class Importer:
             scale=tensor.scale,
             zero_point=tensor.zero_point,
             layout=Layout.plain(tensor.shape),
-            offset=128 if self.builder.unsigned and tensor.dtype == "uint8" else 0,
+            offset=128 if index in self.builder.signed else 0,
         )
 
     def _operator(self, op: Operator) -> None:

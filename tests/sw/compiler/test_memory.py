@@ -146,6 +146,25 @@ def test_it_does_not_where_bytes_are_still_wanted_or_lie_otherwise(
     assert a[1] <= b[0] or b[1] <= a[0]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_variable_is_left_in_its_place_unless_it_is_read_again(again: bool) -> None:
+    """A window over the last rows: the next value begins behind the last node that reads the present one, or not."""
+    net = RandomNet(4)
+    x = net.input(1, 1, 13, 9)
+    before = net.input(1, 3, 13, 9)
+    net.tensors[before] = replace(net.tensors[before], zero_point=net.zero(x), scale=net.tensors[x].scale)
+    joined = net.concat(1, before, x)
+    after = net.slice(joined, slice(None), slice(1, 4))
+    y = net.conv(joined, 11)
+    if again:
+        y = net.conv(net.concat(1, y, net.conv(before, 11)), 5)
+    state = ir.State("rows", before, after, np.full((1, 3, 13, 9), 3, np.int8))
+    graph = replace(net.graph(y), states=(state,))
+    ports = tuple(port for port in graph.inputs if port.tensor != before)
+    compiled = compiled_and_run(replace(graph, inputs=ports).check())
+    assert compiled.code.in_place(state) != again
+
+
 def test_network_outputs_keep_their_bytes() -> None:
     net = RandomNet(3)
     x = net.conv(net.input(1, 17, 13, 9), 11)

@@ -20,6 +20,7 @@ from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.sw.frontend.test_tflite_operators import Operator, Spec, network, options, pool
+from tests.sw.frontend.tflite_writer import Writer
 
 CONFIGS = [Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"), Config(ic_lanes=3, oc_lanes=5, depthwise="emulated")]
 
@@ -180,6 +181,41 @@ def test_exported_convolution(tmp_path: Path) -> None:
     inputs = {port.name: np.random.default_rng(0).integers(0, 256, port.shape).astype(np.uint8)}
     for name, value in partition_export.run_parts(tmp_path / "parts", inputs).items():
         assert np.abs(value.astype(int) - compiled.run(inputs).outputs[name]).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [1 / 128, 0.011])
+@pytest.mark.parametrize("read_by_another", [False, True])
+def test_int8_between_uint8_ends(read_by_another: bool, scale: float, tmp_path: Path) -> None:
+    """As converters write it for users who have uint8: all of it runs on the accelerator. An end that is not only
+    rescaled stays uint8, and its operators the host's."""
+    w = Writer()
+    x = w.tensor((1, 4, 8, 8), "uint8", scale, 100, name="x")
+    inside, y = w.tensor((1, 4, 8, 8), scale=scale, zero=-28), w.tensor((1, 4, 8, 8), scale=1 / 256, zero=-128)
+    out = w.tensor((1, 4, 8, 8), "uint8", 1 / 256, 0, name="y")
+    w.op(Operator.QUANTIZE, [x], [inside])
+    w.op(Operator.LOGISTIC, [inside], [y], version=2)
+    w.op(Operator.QUANTIZE, [y], [out])
+    w.graph.inputs, w.graph.outputs = [x], [out]
+    if read_by_another:
+        real = w.tensor((1, 4, 8, 8), "float32", None, name="real")
+        w.op(Operator.DEQUANTIZE, [x], [real])
+        w.graph.outputs = [out, real]
+    (tmp_path / "net.tflite").write_bytes(w.data())
+    compiled = compile_network(tmp_path / "net.tflite", CONFIGS[0])
+    assert bool(compiled.code.host_reasons) == read_by_another
+    assert {port.dtype for port in compiled.graph.inputs} == {"uint8"}
+    values = np.arange(256).astype(np.uint8).reshape(1, 4, 8, 8)
+    interpreter = Interpreter(model_content=w.data(), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], values)
+    interpreter.invoke()
+    results = compiled.run({"x": values}).outputs
+    for detail in interpreter.get_output_details():
+        np.testing.assert_array_equal(results[detail["name"]], interpreter.get_tensor(detail["index"]))
+    if not read_by_another:
+        partition_export.export(compiled, tmp_path / "parts")
+        parts = partition_export.run_parts(tmp_path / "parts", {"x": values})
+        np.testing.assert_array_equal(parts["y"], results["y"])
 
 
 @pytest.mark.parametrize(

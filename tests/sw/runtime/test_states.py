@@ -98,7 +98,7 @@ def test_a_state_can_be_kept_and_given_back(tmp_path: Path) -> None:
 def test_a_streaming_network_runs_on_the_accelerator(tmp_path: Path) -> None:
     network = compile_network(saved(tmp_path, streaming()), Config())
     assert not network.code.host_reasons
-    assert [state.name for state in network.graph.states] == ["rows"]
+    assert [(state.name, network.code.in_place(state)) for state in network.graph.states] == [("rows", True)]
     assert "state  before: int8[1x2x6x4]" in str(network.graph)
 
 

@@ -191,7 +191,7 @@ def function(builder: GraphBuilder, op: Operator) -> ir.Node | None:
 
 @ELEMENTWISE("QUANTIZE")
 def quantize(builder: GraphBuilder, op: Operator) -> ir.Node | None:
-    """QUANTIZE: float to int8 on the host, int8 to int8 by rescaling."""
+    """QUANTIZE: float to int8 on the host, 8 bits to 8 bits by rescaling."""
     source, out = builder.ends(op)
     if source.dtype == "float32" and are_int8(out):
         (scale,) = scales_of(out)

@@ -176,9 +176,10 @@ def test_variables_of_tflite_files(data: bytes, build: Build, tmp_path: Path) ->
     built = build(compiled)
     follow(compiled, built, several(compiled))
     assert built.project.state_bytes == sum(state.initial.nbytes for state in compiled.graph.states)
-    where = compiled.code.where
-    apart = any(where.get(state.read) != where.get(state.written, -1) for state in compiled.graph.states)
+    apart = not all(compiled.code.in_place(state) for state in compiled.graph.states)
     assert ("kept between runs */" in built.project.files["inference.h"].decode()) == apart
+    copies = built.project.files["inference.c"].decode().count("/* state ") - len(compiled.graph.states)
+    assert bool(copies) == apart
 
 
 @pytest.mark.parametrize("value", [None, np.array([[1, 2, 3, 4]], np.int8)])
