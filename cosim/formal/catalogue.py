@@ -1,5 +1,7 @@
 """The list of proofs, and the manual made of it, docs/formal.md."""
 
+from functools import cache
+
 from dovetail.cosim.formal.proof import Proof, Sentences
 from dovetail.cosim.formal.proofs.control import ControlHarness
 from dovetail.cosim.formal.proofs.dma import LoadHarness, StoreHarness
@@ -27,6 +29,7 @@ _ALL = (
         *("control", "UnitControl and Queue", "unit LOAD, queue depth 4"),
         lambda: ControlHarness(SMALL, depth=4),
         *("prove", 1, 12),
+        slow=True,
     ),
     Proof("scoreboard", "Scoreboard", "4 banks, all units", lambda: ScoreboardHarness(SMALL), "prove", 1, 6),
     Proof(
@@ -93,6 +96,7 @@ a harness of your own; `dovetail prove NAME --waves FOLDER` leaves a VCD of a vi
 """
 
 
+@cache
 def manual() -> str:
     """The text of docs/formal.md."""
     lines = [INTRODUCTION, "| proof | block | parameters | mode | depth | result |", "|---|---|---|---|---|---|"]

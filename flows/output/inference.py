@@ -12,6 +12,7 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.sizes import format_bytes
+from dovetail.sw.compiler.draft import WORKING
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.clock import clock_text, frequency_text, milliseconds, per_second, rate_text, time_text
@@ -150,9 +151,24 @@ def summary(compiled: CompiledNetwork, clock: float | None = None) -> str:
         + ("left in its place between runs" if compiled.code.in_place(state) else "handed on by the host between runs")
         for state in compiled.graph.states
     ]
+    lines += weights_lines(compiled)
     lines += host_lines(report.host)
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     return block(lines)
+
+
+def weights_lines(compiled: CompiledNetwork) -> list[str]:
+    """Why no weights stay in SRAM from run to run, where they were to."""
+    code = compiled.code
+    if not code.options.keep_weights or code.keeps:
+        return []
+    if len(code.segments) != 1:
+        why = f"the network must be one program, not {len(code.segments)}"
+    elif compiled.config.banks <= WORKING:
+        why = f"there must be more than {WORKING} banks, not {compiled.config.banks}"
+    else:
+        why = "that would not take fewer cycles"
+    return [f"weights      none stay in SRAM between runs: {why}"]
 
 
 def host_lines(host: Mapping[str, str]) -> list[str]:

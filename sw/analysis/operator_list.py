@@ -60,7 +60,12 @@ ROWS = (
         "constant of one element, or all on one tensor (`x * sigmoid(x)`): ACT_LUT",
     ),
     Row(tuple(RECTIFIERS), (), (Op.ACT_RELU,), "alone; behind a convolution, pooling or sum they cost nothing"),
-    Row(("QUANTIZE",), (), (Op.ACT_RELU,), "int8 to int8; from float on the host"),
+    Row(
+        ("QUANTIZE",),
+        (),
+        (Op.ACT_RELU,),
+        "8 bits to 8 bits, at the ends of a TFLite file from or to uint8 too; from float on the host",
+    ),
     Row(
         ("SOFTMAX",),
         ("Softmax", "QLinearSoftmax"),

@@ -42,7 +42,7 @@ more cycles than the better draft for it, 0.01 % and 0.11 %."""
 PARTS = (4, 3, 2)
 """Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
 
-WORKING = 4
+WORKING = 2
 """Banks that are left for all else, at least, where weights stay in SRAM from run to run."""
 
 NEAR = 1.01

@@ -309,6 +309,18 @@ def test_verify_runs_what_finds_weights_in_sram(run: Command, monkeypatch: pytes
     assert data["first_difference"] == "sample 1, segment 0: cycles: model 20, RTL 21"
 
 
+@pytest.mark.parametrize(
+    ("network", "more", "why"),
+    [
+        (NETWORK, ("--banks", "2"), "there must be more than 2 banks, not 2"),
+        ("zoo:attention_block", (), "the network must be one program, not 2"),
+    ],
+)
+def test_weights_that_cannot_stay_in_sram(run: Command, network: str, more: tuple[str, ...], why: str) -> None:
+    code, out, _ = run("run", network, "--config", "8x8", *more, "--keep-weights")
+    assert code == 0 and f"weights      none stay in SRAM between runs: {why}\n" in out
+
+
 def test_verify_layers(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 

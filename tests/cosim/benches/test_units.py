@@ -34,7 +34,7 @@ def bench(cache: Path, unit: Unit, config: Config, **settings: Any) -> None:
     assert run(CORES[unit](config), "dovetail.cosim.benches.suite.unit", options=values, cache=cache) == 1
 
 
-@pytest.mark.parametrize("unit", [Unit.LOAD, Unit.STORE])
+@pytest.mark.parametrize("unit", [Unit.LOAD, pytest.param(Unit.STORE, marks=pytest.mark.slow)])
 def test_axi_manager(build_cache: Path, unit: Unit) -> None:
     bench(build_cache, unit, CONFIG, operations=8)
     bench(build_cache, unit, CONFIG, operations=12, share=0.5, errors=8, seed=2)

@@ -248,7 +248,7 @@ def test_estimate_says_no_before_anything_runs(call: list[str], tmp_path: Path, 
 
 def test_an_estimate_for_larger_parts_tells_what_an_ice40_cannot_hold(tmp_path: Path, capsys: Any) -> None:
     call = ["build", "16x16", "--bus", "32", "--board", "icebreaker", "--output", str(tmp_path / "out")]
-    assert main(call) == 2
+    assert main([*call, *fakes(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert "does not fit iCE40UP5K, says the estimate for an ECP5 with LUTs of the same size: LUT " in err
     assert "of 5,280 (" in err and not (tmp_path / "out").exists()

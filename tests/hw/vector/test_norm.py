@@ -172,8 +172,7 @@ def test_norm_in_the_lanes() -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize(("others", "at_once"), [(True, 4), (False, 1)])
 def test_rows_of_real_lengths(others: bool, at_once: int) -> None:
     """Tiles as compilers make them, one after the other: layer and RMS norms, among them constant rows; then rows that
     are too long, by a block and by many. Without other operations there is a second operand all the same."""

@@ -171,7 +171,7 @@ def any_batch(rng: np.random.Generator, operation: VectorOperation, rounding: Ro
 def test_any_registers(operation: VectorOperation) -> None:
     """Built with this operation alone."""
     rng = np.random.default_rng(21 + int(operation))
-    check([any_batch(rng, operation, rounding) for rounding in list(Rounding) * 20], operation)
+    check([any_batch(rng, operation, rounding) for rounding in list(Rounding) * 10], operation)
 
 
 def test_all_operations_in_one() -> None:

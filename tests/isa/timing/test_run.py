@@ -24,7 +24,7 @@ REST = END_TO_DONE + 1
 def test_no_random_program_exceeds_it(number: int) -> None:
     config = configurations(7, 12)[number]
     rng = random.Random(number)
-    for _ in range(6):
+    for _ in range(3):
         memory = MemoryTiming(read_latency=rng.choice((1, 50)), beat_cycles=rng.choice((1, 3)))
         timed = config.replace(memory=memory)
         for make in (legal_program, illegal_program):

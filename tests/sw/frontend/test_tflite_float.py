@@ -274,6 +274,54 @@ def test_functions_with_options(kind: str, form: Any) -> None:
     agree(net.file(net.op(kind, [net.input(1, 30, 4)], (1, 30, 4), options=form)))
 
 
+COMPARISONS = ("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL")
+
+
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_comparisons_choose(kind: str) -> None:
+    """Behind a convolution, whose result is NCHW, and of rounded values, some of which are equal."""
+    net = Net()
+    shape = (1, 5, 4, 6)
+    x = net.op("ROUND", [net.pointwise(net.input(1, 5, 4, 3), 6)], shape)
+    y = net.constant(np.array([-1, 0, 1, 0, 2, 0], np.float32))
+    holds = net.op(kind, [x, y], shape, dtype="bool")
+    chosen = net.op("SELECT_V2", [holds, x, y], shape)
+    both = net.op("LOGICAL_AND", [holds, net.op("LOGICAL_NOT", [holds], shape, dtype="bool")], shape, dtype="bool")
+    agree(net.file(chosen, net.op("SELECT", [both, chosen, x], shape), net.op("SIGN", [x], shape)))
+
+
+def test_a_condition_by_rows_is_refused() -> None:
+    net = Net()
+    x = net.input(3, 4)
+    rows = net.constant(np.array([True, False, True]))
+    y = net.op("SELECT", [rows, x, x], (3, 4))
+    with pytest.raises(NetworkError, match="00_SELECT: condition must be one, or one for each of"):
+        parse(NetworkFile("net", net.file(y))).as_onnx()
+
+
+def test_places_lengths_and_repetitions() -> None:
+    net = Net()
+    x = net.input(2, 5, 4)
+    outputs = [
+        net.op(
+            "ARG_MAX", [x, net.ints(1)], (2, 4), options=options("ArgMax", outputType=TYPES["int32"]), dtype="int32"
+        ),
+        net.op(
+            "ARG_MIN", [x, net.ints(-1)], (2, 5), options=options("ArgMin", outputType=TYPES["int64"]), dtype="int64"
+        ),
+        net.op("L2_NORMALIZATION", [x], (2, 5, 4), options=options("L2Norm")),
+        net.op("TILE", [x, net.ints(1, 3, 2)], (2, 15, 8)),
+        net.op(
+            "BROADCAST_TO",
+            [net.op("SLICE", [x, net.ints(0, 0, 0), net.ints(2, 1, 4)], (2, 1, 4)), net.ints(2, 7, 4)],
+            (2, 7, 4),
+            version=2,
+        ),
+        net.op("ADD_N", [x, x, x], (2, 5, 4)),
+    ]
+    agree(net.file(*outputs))
+
+
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("kind", ["MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"])
 def test_reductions(kind: str, keep: bool) -> None:
@@ -429,8 +477,9 @@ def test_casts_and_known_shapes() -> None:
 def test_what_has_no_counterpart_is_named() -> None:
     net = Net()
     y = net.op("RELU", [net.input(1, 4)], (1, 4))
-    z = net.op("L2_NORMALIZATION", [y], (1, 4), options=options("L2Norm"))
-    with pytest.raises(NetworkError, match="01_L2_NORMALIZATION: operator must be one with a counterpart in ONNX"):
+    z = net.op("LOCAL_RESPONSE_NORMALIZATION", [y], (1, 4), options=options("LocalResponseNormalization"))
+    rule = "01_LOCAL_RESPONSE_NORMALIZATION: operator must be one that Dovetail can write in ONNX"
+    with pytest.raises(NetworkError, match=rule):
         parse(NetworkFile("net", net.file(z))).as_onnx()
 
 

@@ -39,7 +39,7 @@ def to_onnx(file: TfliteFile, name: str) -> onnx.ModelProto:
         if op.kind in RESOURCE_OPERATORS or any(index >= 0 and file.infos[index].variable for index in op.inputs):
             raise NetworkError(f"{op.name}: a float network must have no variables to be quantised; {_WAY_OUT}")
         if op.kind not in OPERATORS:
-            raise NetworkError(f"{op.name}: operator must be one with a counterpart in ONNX, not this; {_WAY_OUT}")
+            raise NetworkError(f"{op.name}: operator must be one that Dovetail can write in ONNX, not this; {_WAY_OUT}")
         OPERATORS[op.kind](writer, op)
     model = _with_inferred_outputs(writer.model(name))
     onnx.checker.check_model(model, full_check=True)

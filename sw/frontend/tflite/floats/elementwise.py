@@ -79,6 +79,8 @@ _ALIKE: Mapping[str, str] = {
     "FLOOR": "Floor",
     "CEIL": "Ceil",
     "ROUND": "Round",
+    "SIGN": "Sign",
+    "ADD_N": "Sum",
 }
 
 
@@ -92,6 +94,58 @@ def alike(w: Writer, op: Operator) -> None:
     elif op.kind == "GELU":
         attributes = {"approximate": "tanh" if op.options(schema.GeluOptions).Approximate() else "none"}
     w.map(op, _ALIKE[op.kind], **attributes)
+
+
+_LOGIC: Mapping[str, str] = {
+    "EQUAL": "Equal",
+    "GREATER": "Greater",
+    "GREATER_EQUAL": "GreaterOrEqual",
+    "LESS": "Less",
+    "LESS_EQUAL": "LessOrEqual",
+    "LOGICAL_AND": "And",
+    "LOGICAL_OR": "Or",
+    "LOGICAL_NOT": "Not",
+    "SELECT_V2": "Where",
+}
+
+
+@ELEMENTWISE(*_LOGIC)
+def logic(w: Writer, op: Operator) -> None:
+    """Comparisons, of any type, and what follows from them."""
+    w.map(op, _LOGIC[op.kind])
+
+
+@ELEMENTWISE("NOT_EQUAL")
+def not_equal(w: Writer, op: Operator) -> None:
+    image = w.is_image(op, op.inputs)
+    equal = w.node(f"{op.name}/equal", "Equal", w.operands(op.inputs, image))
+    w.result(op.outputs[0], "Not", [equal], image=image)
+
+
+@ELEMENTWISE("SELECT")
+def select(w: Writer, op: Operator) -> None:
+    """SELECT by a condition for each element, or by one for all."""
+    shape, result = w.shape(op.inputs[0]), w.shape(op.outputs[0])
+    if shape not in ((), (1,), result):
+        raise NetworkError(f"{op.name}: condition must be one, or one for each of {result}, not of {shape}")
+    w.map(op, "Where")
+
+
+@ELEMENTWISE("L2_NORMALIZATION")
+def unit_length(w: Writer, op: Operator) -> None:
+    w.require_float(op)
+    w.result(op.outputs[0], "LpNormalization", [w.value(op.inputs[0])], axis=-1, p=2)
+
+
+@ELEMENTWISE("ARG_MAX", "ARG_MIN")
+def place_of(w: Writer, op: Operator) -> None:
+    """ARG_MAX and ARG_MIN along one axis; ONNX counts in int64."""
+    (axis,) = w.numbers(op, 1)
+    axis = w.axis(op, axis, len(w.shape(op.inputs[0])), image=False)
+    kind = "ArgMax" if op.kind == "ARG_MAX" else "ArgMin"
+    found = w.node(f"{op.name}/int64", kind, [w.value(op.inputs[0])], axis=axis, keepdims=0)
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(w.info(op.outputs[0]).tensor.dtype))
+    w.result(op.outputs[0], "Cast", [found], to=to)
 
 
 @ELEMENTWISE(*RECTIFIERS)

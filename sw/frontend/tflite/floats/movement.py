@@ -27,6 +27,17 @@ def shape_of(w: Writer, op: Operator) -> None:
     w.keep(op.outputs[0], np.array(w.shape(op.inputs[0]), w.info(op.outputs[0]).tensor.dtype))
 
 
+@MOVEMENT("TILE")
+def tile(w: Writer, op: Operator) -> None:
+    w.result(op.outputs[0], "Tile", [w.value(op.inputs[0]), w.integers(f"{op.name}/times", w.numbers(op, 1))])
+
+
+@MOVEMENT("BROADCAST_TO")
+def broadcast(w: Writer, op: Operator) -> None:
+    shape = w.integers(f"{op.name}/shape", w.shape(op.outputs[0]))
+    w.result(op.outputs[0], "Expand", [w.value(op.inputs[0]), shape])
+
+
 @MOVEMENT("TRANSPOSE")
 def transpose(w: Writer, op: Operator) -> None:
     w.result(op.outputs[0], "Transpose", [w.value(op.inputs[0])], perm=w.numbers(op, 1))
