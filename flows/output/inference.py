@@ -12,7 +12,6 @@ from dovetail.flows.output.printable import block
 from dovetail.flows.output.reply import si
 from dovetail.flows.output.tables import new_table
 from dovetail.isa.common.sizes import format_bytes
-from dovetail.sw.compiler.draft import WORKING
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.network.ir import Graph
 from dovetail.sw.runtime.clock import clock_text, frequency_text, milliseconds, per_second, rate_text, time_text
@@ -162,12 +161,8 @@ def weights_lines(compiled: CompiledNetwork) -> list[str]:
     code = compiled.code
     if not code.options.keep_weights or code.keeps:
         return []
-    if len(code.segments) != 1:
-        why = f"the network must be one program, not {len(code.segments)}"
-    elif compiled.config.banks <= WORKING:
-        why = f"there must be more than {WORKING} banks, not {compiled.config.banks}"
-    else:
-        why = "that would not take fewer cycles"
+    programs = len(code.segments)
+    why = "that would not take fewer cycles" if programs == 1 else f"the network must be one program, not {programs}"
     return [f"weights      none stay in SRAM between runs: {why}"]
 
 
