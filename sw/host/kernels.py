@@ -12,10 +12,14 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.host.tflite_extract import Extract, extract
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, as_unsigned
+
+_INFINITY = 0x7F800000
+"""Its bits as a float32."""
 
 
 class Payload(Protocol):
@@ -44,6 +48,22 @@ class Quantize:
         rounded = np.nan_to_num(rounded, nan=-np.inf if self.ties_even else 0, posinf=np.inf, neginf=-np.inf)
         return [np.clip(rounded + self.zero_point, -128, 127).astype(np.int8)]
 
+    def edges(self) -> NDArray[np.int32]:
+        """Where results begin, int32 [255], in ascending order: entry n is the least number that gives n - 127 or more.
+
+        A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the order
+        of the numbers.
+        """
+        results = np.arange(-127, 128)
+        below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY, _INFINITY))
+        while (above - below > 1).any():
+            middle = (below + above) // 2
+            bits = np.where(middle < 0, middle ^ 0x7FFFFFFF, middle).astype(np.int32)
+            with np.errstate(over="ignore"):
+                reached = self.run([bits.view(np.float32)])[0] >= results
+            below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+        return above.astype(np.int32)
+
 
 @dataclass(frozen=True)
 class Dequantize:
@@ -55,6 +75,10 @@ class Dequantize:
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         centred = inputs[0].astype(np.int32) - self.zero_point
         return [centred.astype(np.float32) * np.float32(self.scale)]
+
+    def table(self) -> NDArray[np.float32]:
+        """What each byte becomes, by its bits: float32 [256]."""
+        return np.asarray(self.run([np.arange(256).astype(np.uint8).view(np.int8)])[0], np.float32)
 
 
 @dataclass(frozen=True)

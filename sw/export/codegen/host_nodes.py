@@ -54,13 +54,14 @@ def write_host(writer: Writer, node: ir.Host) -> None:
     payload = node.payload
     match payload:
         case kernels.Quantize():
-            ends = _typed(writer, node, "float32", "int8")
-            even, count = int(payload.ties_even), writer.size(node.outputs[0])
-            writer.call("dovetail_quantise", np.float32(payload.scale), payload.zero_point, even, count, *ends)
+            ends, count = _typed(writer, node, "float32", "int8"), writer.size(node.outputs[0])
+            edges = writer.constants.array(payload.edges(), f"{node.name}_edges")
+            of_nan = payload.run([np.full(1, np.nan, np.float32)])[0].item()
+            writer.call("dovetail_quantise", edges, of_nan, count, *ends)
         case kernels.Dequantize():
-            ends = _typed(writer, node, "int8", "float32")
-            count = writer.size(node.outputs[0])
-            writer.call("dovetail_dequantise", np.float32(payload.scale), payload.zero_point, count, *ends)
+            ends, count = _typed(writer, node, "int8", "float32"), writer.size(node.outputs[0])
+            table = writer.constants.array(payload.table(), f"{node.name}_table")
+            writer.call("dovetail_dequantise", table, count, *ends)
         case kernels.Permute():
             order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
             item_bytes = writer.graph.tensors[node.inputs[0]].item_bytes

@@ -1,35 +1,31 @@
 #include "dovetail_kernels.h"
 
-/* Far outside of int8, whatever the zero point; halves below it are exact. */
-#define FAR 1024.0f
+#include <string.h>
 
-static int32_t rounded(float value, int ties_even)
-{
-    if (value != value)
-        return ties_even ? -(int32_t)FAR : 0;
-    if (value >= FAR)
-        return (int32_t)FAR;
-    if (value < -FAR)
-        return -(int32_t)FAR;
-    int32_t whole = (int32_t)value;
-    float rest = value - (float)whole;
-    int32_t away = value < 0 ? -1 : 1;
-    float size = rest < 0 ? -rest : rest;
-    if (size > 0.5f || (size == 0.5f && (!ties_even || whole % 2)))
-        return whole + away;
-    return whole;
-}
+#define SIGN UINT32_C(0x80000000)
+#define INFINITE UINT32_C(0x7f800000)
 
-void dovetail_quantise(float scale, int32_t zero_point, int ties_even, size_t count, const float *in, int8_t *out)
+/* Floats as integers in the same order: nothing here needs a floating-point unit. */
+void dovetail_quantise(const int32_t edges[255], int8_t of_nan, size_t count, const float *in, int8_t *out)
 {
     for (size_t i = 0; i < count; i++) {
-        float ratio = in[i] / scale;
-        out[i] = (int8_t)dovetail_clamp((int64_t)rounded(ratio, ties_even) + zero_point, INT8_MIN, INT8_MAX);
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        if ((bits & ~SIGN) > INFINITE) {
+            out[i] = of_nan;
+            continue;
+        }
+        int32_t place = bits & SIGN ? -(int32_t)(bits & ~SIGN) - 1 : (int32_t)bits;
+        int32_t level = 0; /* edges that are passed */
+        for (int32_t step = 128; step; step /= 2)
+            if (place >= edges[level + step - 1])
+                level += step;
+        out[i] = (int8_t)(level + INT8_MIN);
     }
 }
 
-void dovetail_dequantise(float scale, int32_t zero_point, size_t count, const int8_t *in, float *out)
+void dovetail_dequantise(const float table[256], size_t count, const int8_t *in, float *out)
 {
     for (size_t i = 0; i < count; i++)
-        out[i] = (float)(in[i] - zero_point) * scale;
+        memcpy(&out[i], &table[(uint8_t)in[i]], sizeof *out);
 }

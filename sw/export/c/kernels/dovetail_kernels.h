@@ -160,12 +160,12 @@ void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_
 
 /* --- between int8 and float ------------------------------------------------------------------------------------- */
 
-/* round(x / scale) + zero_point, saturating; ties to even, or away from zero. What is no number gives -128, or zero_point
- * where ties go away from zero. */
-void dovetail_quantise(float scale, int32_t zero_point, int ties_even, size_t count, const float *in, int8_t *out);
+/* The int8 whose range a number is in: `edges[n]` is the least number that gives n - 127 or more, as its bits, those
+ * below the sign inverted if it is negative. `of_nan`: what is no number. */
+void dovetail_quantise(const int32_t edges[255], int8_t of_nan, size_t count, const float *in, int8_t *out);
 
-/* (x - zero_point) * scale */
-void dovetail_dequantise(float scale, int32_t zero_point, size_t count, const int8_t *in, float *out);
+/* `table`: what each byte becomes, by its bits. */
+void dovetail_dequantise(const float table[256], size_t count, const int8_t *in, float *out);
 
 /* --- softmax and float ------------------------------------------------------------------------------------------ */
 

@@ -128,21 +128,26 @@ def test_averages(library: Any, rounding: Rounding) -> None:
 
 
 @pytest.mark.parametrize("ties_even", [False, True])
-@pytest.mark.parametrize("scale", [0.25, 0.0375])
-def test_quantisation(library: Any, ties_even: bool, scale: float) -> None:
+@pytest.mark.parametrize(("scale", "zero"), [(0.25, 7), (0.0375, -128), (1 / 255, 127), (1e-42, 0), (3e38, -3)])
+def test_quantisation(library: Any, ties_even: bool, scale: float, zero: int) -> None:
+    """At ties and next to them; of scales at both ends, too, with which some results cannot be."""
     rng = np.random.default_rng(0)
-    halves = (np.arange(-600, 600) * 0.5 * scale).astype(np.float32)
+    with np.errstate(over="ignore"):
+        halves = (np.arange(-600, 600) * 0.5 * scale).astype(np.float32)
     near = [np.nextafter(halves, np.float32(side)) for side in (-1e9, 1e9)]
     extreme = np.array([0.0, -0.0, 1e-40, 1e30, -1e30, np.inf, -np.inf, np.nan], np.float32)
     values = np.concatenate([halves, *near, extreme, rng.normal(0, 20, 2000).astype(np.float32)])
     found = np.empty(values.size, np.int8)
     size = ctypes.c_size_t(values.size)
-    library.dovetail_quantise(ctypes.c_float(scale), 7, int(ties_even), size, address(values), address(found))
-    (wanted,) = Quantize(np.float32(scale), 7, ties_even).run([values])
-    np.testing.assert_array_equal(found, wanted)
-    reals = np.empty(values.size, np.float32)
-    library.dovetail_dequantise(ctypes.c_float(scale), 7, size, address(found), address(reals))
-    np.testing.assert_array_equal(reals, Dequantize(np.float32(scale), 7).run([found])[0])
+    quantise, dequantise = Quantize(np.float32(scale), zero, ties_even), Dequantize(np.float32(scale), zero)
+    edges, of_nan = quantise.edges(), ctypes.c_int8(-128 if ties_even else zero)
+    library.dovetail_quantise(address(edges), of_nan, size, address(values), address(found))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found, quantise.run([values])[0])
+    with np.errstate(over="ignore"):
+        reals, table = np.empty(values.size, np.float32), dequantise.table()
+        library.dovetail_dequantise(address(table), size, address(found), address(reals))
+        np.testing.assert_array_equal(reals, dequantise.run([found])[0])
 
 
 @pytest.mark.parametrize("columns", [1, 2, 10, 12, 100])
