@@ -51,8 +51,8 @@ class Quantize:
     def edges(self) -> NDArray[np.int32]:
         """Where results begin, int32 [255], in ascending order: entry n is the least number that gives n - 127 or more.
 
-        A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the order
-        of the numbers.
+        A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the
+        order of the numbers.
         """
         results = np.arange(-127, 128)
         below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY, _INFINITY))

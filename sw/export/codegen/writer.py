@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from textwrap import wrap
 
 import numpy as np
@@ -21,6 +22,8 @@ from dovetail.sw.network.layout import Shape
 ROUNDINGS = {Rounding.TFLITE: "DOVETAIL_ROUND_TFLITE", Rounding.ONNX: "DOVETAIL_ROUND_ONNX"}
 AXES = 8
 """The most axes of the kernels' loops, DOVETAIL_AXES."""
+LONG = 8
+"""Elements of an axis that may be the innermost one of a copy, if any is so long."""
 _ALWAYS = 1 << 30
 """A step behind all others."""
 
@@ -120,6 +123,10 @@ def copy_fields(copy: ir.Copy, item_bytes: int, name: str) -> dict[str, str | in
             axes.append((size, source, target))
     outer = axes[:0:-1]
     _check_axes(len(outer), name)
+    if long := [axis for axis in outer if axis[0] >= LONG]:  # innermost, what is read in order of its addresses
+        inner = min(long, key=itemgetter(1))
+        outer.remove(inner)
+        outer.append(inner)
     return {
         "run": run,
         "axes": len(outer),

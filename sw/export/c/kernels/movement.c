@@ -2,15 +2,30 @@
 
 #include "dovetail_walk.h"
 
+/* Most runs are one byte or one float, for which a call of memcpy takes longer than the copy. */
+static inline void copy_run(uint8_t *to, const uint8_t *from, size_t run)
+{
+    if (run == 1)
+        *to = *from;
+    else if (run == 4)
+        memcpy(to, from, 4);
+    else
+        memcpy(to, from, run);
+}
+
 void dovetail_move(const struct dovetail_copy *copy, const void *in, void *out)
 {
     struct walk walk = {{0}};
     size_t source = copy->source, target = copy->target;
+    int32_t outer = copy->axes ? copy->axes - 1 : 0;
+    size_t count = copy->axes ? copy->sizes[outer] : 1;
+    size_t source_step = copy->source_steps[outer], target_step = copy->target_steps[outer];
     const uint8_t *from = in;
     uint8_t *to = out;
-    do
-        memcpy(to + target, from + source, copy->run);
-    while (walk_on(&walk, copy->axes, copy->sizes, copy->source_steps, copy->target_steps, &source, &target));
+    do {
+        for (size_t i = 0; i < count; i++)
+            copy_run(to + target + i * target_step, from + source + i * source_step, copy->run);
+    } while (walk_on(&walk, outer, copy->sizes, copy->source_steps, copy->target_steps, &source, &target));
 }
 
 void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, const void *in, void *out)
@@ -18,7 +33,7 @@ void dovetail_gather(const uint32_t *places, size_t count, size_t item_bytes, co
     const uint8_t *from = in;
     uint8_t *to = out;
     for (size_t i = 0; i < count; i++)
-        memcpy(to + i * item_bytes, from + places[i] * item_bytes, item_bytes);
+        copy_run(to + i * item_bytes, from + places[i] * item_bytes, item_bytes);
 }
 
 /* A whole number of 4 or 8 bytes. */
