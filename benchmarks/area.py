@@ -109,6 +109,10 @@ GRID = {
     "T16": _design("1x128", "1024/16", 1, 16, 1, "", "a"),
     "T17": _design("16x16x4", "512/16", 1, 32, 16, "mpea", "av"),
     "T18": _design("128x1", "1024/8", 1, 1, 1, "", "ma", bus=32),
+    "T19": _design("4x4", "32/4", 0, 1, 4, "mpea", "vc", softmax=1, norm=1, parameters=3),
+    "T20": _design("4x4", "32/4", 0, 1, 8, "pea", "v", softmax=2, norm=4),
+    "T21": _design("4x4", "32/4", 0, 1, 16, "mpea", "v", softmax=4, norm=1),
+    "T22": _design("4x4", "32/4", 0, 1, 2, "", "v", norm=1),
     "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32),
     "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }

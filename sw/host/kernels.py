@@ -49,13 +49,13 @@ class Quantize:
         return [np.clip(rounded + self.zero_point, -128, 127).astype(np.int8)]
 
     def edges(self) -> NDArray[np.int32]:
-        """Where results begin, int32 [255], in ascending order: entry n is the least number that gives n - 127 or more.
+        """Where results begin, int32 [256], in ascending order: entry n is the least number that gives n - 128 or more.
 
         A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the
         order of the numbers.
         """
-        results = np.arange(-127, 128)
-        below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY, _INFINITY))
+        results = np.arange(-128, 128)
+        below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY - 1, _INFINITY))
         while (above - below > 1).any():
             middle = (below + above) // 2
             bits = np.where(middle < 0, middle ^ 0x7FFFFFFF, middle).astype(np.int32)

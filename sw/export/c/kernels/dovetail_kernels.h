@@ -160,9 +160,9 @@ void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_
 
 /* --- between int8 and float ------------------------------------------------------------------------------------- */
 
-/* The int8 whose range a number is in: `edges[n]` is the least number that gives n - 127 or more, as its bits, those
+/* The int8 whose range a number is in: `edges[n]` is the least number that gives n - 128 or more, as its bits, those
  * below the sign inverted if it is negative. `of_nan`: what is no number. */
-void dovetail_quantise(const int32_t edges[255], int8_t of_nan, size_t count, const float *in, int8_t *out);
+void dovetail_quantise(const int32_t edges[256], int8_t of_nan, size_t count, const float *in, int8_t *out);
 
 /* `table`: what each byte becomes, by its bits. */
 void dovetail_dequantise(const float table[256], size_t count, const int8_t *in, float *out);

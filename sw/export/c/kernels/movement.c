@@ -8,7 +8,8 @@ static inline void copy_run(uint8_t *to, const uint8_t *from, size_t run)
     if (run == 1)
         *to = *from;
     else if (run == 4)
-        memcpy(to, from, 4);
+        for (int i = 0; i < 4; i++)
+            to[i] = from[i];
     else
         memcpy(to, from, run);
 }
