@@ -54,15 +54,15 @@ class Quantize:
         A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the
         order of the numbers.
         """
-        results = np.arange(-128, 128)
-        below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY - 1, _INFINITY))
+        results = np.arange(-127, 128)
+        below, above = (np.full(results.size, end, np.int64) for end in (~_INFINITY, _INFINITY))
         while (above - below > 1).any():
             middle = (below + above) // 2
             bits = np.where(middle < 0, middle ^ 0x7FFFFFFF, middle).astype(np.int32)
             with np.errstate(over="ignore"):
                 reached = self.run([bits.view(np.float32)])[0] >= results
             below, above = np.where(reached, below, middle), np.where(reached, middle, above)
-        return above.astype(np.int32)
+        return np.concatenate([[~_INFINITY], above]).astype(np.int32)
 
 
 @dataclass(frozen=True)
