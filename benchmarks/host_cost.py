@@ -76,7 +76,7 @@ def on_host() -> Iterator[CompiledNetwork]:
 
 
 def floats(rows: int, columns: int) -> bytes:
-    """A network with a product, a sum, a difference and a quotient of floats."""
+    """A network with a product, a sum, a difference, a quotient and a softmax of floats."""
     build = TransformerBuilder(f"floats_{rows}x{columns}", 1)
     start = build.start((1, rows, columns), 1 / 32, 0)
     other = build.matmul("other", start, columns, LINEAR)
@@ -86,7 +86,8 @@ def floats(rows: int, columns: int) -> bytes:
         value = build.dequantised(other) if with_other else build.constant(f"{op}_value", np.array(1.7, np.float32))
         build.nodes.append(helper.make_node(op, [made, value], [f"{op}_float"], name=op))
         made = f"{op}_float"
-    return build.finish(build.quantised("Div", start.shape, 1 / 16, 0, 1.0), OPSET)
+    build.nodes.append(helper.make_node("Softmax", [made], ["Softmax_float"], name="Softmax"))
+    return build.finish(build.quantised("Softmax", start.shape, 1 / 16, 0, 1.0), OPSET)
 
 
 def measured(compiled: CompiledNetwork) -> SocInference:
