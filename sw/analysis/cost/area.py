@@ -35,8 +35,8 @@ DEEPEST_ROWS = 16 << 10
 ACCUMULATOR_PORTS = 2
 SCALER_DSPS = 3
 """Of a product of two 32-bit numbers, by three smaller ones."""
-OPERAND_DSPS = 4
-"""Of the products of an element-wise operation's two operands, or of NORM's."""
+OPERAND_DSPS, NORM_DSPS = 4, 2
+"""Of the products of an element-wise operation's two operands; of NORM's, where there are none of these."""
 SOFTMAX_DSPS, SOFTMAX_BRAMS = 4, 4
 """Of each row of SOFTMAX at once: its multiplier of 32 bits; its tables and distances."""
 
@@ -181,8 +181,8 @@ def blocks(config: Config) -> Mapping[str, tuple[Terms, Terms]]:
 def dsps(config: Config) -> Mapping[str, int]:
     """Per block, its 18 x 18 multipliers, exact for lanes that are powers of two. One more of the array counts a tile's
     pixels; with four pixel lanes or more, another one the words of DEPTH_CONV."""
-    vector = config.vector_lanes * (SCALER_DSPS + OPERAND_DSPS * _two_operands(config))
-    vector += SOFTMAX_DSPS * config.softmax
+    operands = OPERAND_DSPS if config.elementwise else NORM_DSPS * (config.norm > 0)
+    vector = config.vector_lanes * (SCALER_DSPS + operands) + SOFTMAX_DSPS * config.softmax
     counts = 1 + (config.depth_conv and config.pixel_lanes > 2)
     return {
         "array": config.macs_per_cycle + SCALER_DSPS * config.requant_lanes + counts,
