@@ -306,6 +306,18 @@ def test_minimum_and_maximum(tmp_path: Path, op: str) -> None:
     assert kinds(agree(net, tmp_path)) == [op.lower()]
 
 
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("op", ["Min", "Max"])
+def test_minimum_and_maximum_at_near_ties(tmp_path: Path, op: str, constant: bool) -> None:
+    """Of quantisations for which no parameters give ONNX Runtime's bytes: operands get the result's first."""
+    net, shape = Qdq(), (1, 5, 6, 4)
+    a, b = (0.2711721360683441, 58), (0.10667146742343903, 8)
+    x, levels = net.input(shape, a), np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
+    other = net.op("DequantizeLinear", net.constant(levels), *net.scales(b)) if constant else net.input(shape, b)
+    net.output(net.op(op, x, other), (0.1306169480085373, -17))
+    assert kinds(agree(net, tmp_path)) == ["requantise"] * (2 - constant) + [op.lower()]
+
+
 @pytest.mark.parametrize("axis", [1, 2, 3])
 def test_concatenation_rescales_its_parts(tmp_path: Path, axis: int) -> None:
     net = Qdq(np.uint8)

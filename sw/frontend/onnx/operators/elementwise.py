@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.isa.instructions.table import INSTRUCTIONS
-from dovetail.isa.numerics.vector import VectorParameters
+from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.frontend.onnx.file import STANDARD_DOMAINS, OnnxNode
 from dovetail.sw.frontend.onnx.mapping import OnnxMapping
 from dovetail.sw.frontend.onnx.operators.convolution import biased
@@ -65,8 +65,26 @@ def _pair(scope: Scope, node: OnnxNode, operands: Operands, target: Target) -> V
         return None
     offset = 128 if scope.file.kernel_types[target.quant.dtype] == "uint8" else 0
     kind = BINARY[node.op.removeprefix("QLinear")]
-    params = fitted(kind, a, b, target.quant, target.clamp, offset, _is_swapped(operands))
+    swapped = _is_swapped(operands)
+    params = fitted(kind, a, b, target.quant, target.clamp, offset, swapped)
+    if params is None and kind in (VectorOperation.MINIMUM, VectorOperation.MAXIMUM):
+        # Rounding keeps the order of numbers, so it may come first.
+        first, second = operands
+        operands = (
+            _in_quantisation(scope, first, target, f"{target.name}/left"),
+            _in_quantisation(scope, second, target, f"{target.name}/right"),
+        )
+        params = fitted(kind, target.quant, target.quant, target.quant, target.clamp, offset, swapped)
     return None if params is None else _combined(scope, operands, target, params)
+
+
+def _in_quantisation(scope: Scope, operand: Source | Constant, target: Target, name: str) -> Source | Constant:
+    """An operand in the quantisation of a result."""
+    quant = target.quant
+    if isinstance(operand, Source):
+        return Source(requantise(scope, operand, Target(name, name, quant)), quant)
+    (levels,) = Quantize(quant.scale, quant.zero_point, ties_even=True).run([operand.real()])
+    return Constant(levels, np.full((), quant.scale, np.float32), np.full((), quant.zero_point, np.int8), 0)
 
 
 def _combined(
