@@ -54,6 +54,12 @@ class Layout:
         batch, channels, height, width = shape
         return cls((batch, height, width, channels), (0, 3, 1, 2), shape)
 
+    @classmethod
+    def rows(cls, shape: Shape, axis: int) -> Layout:
+        """The elements along one axis beside each other, as rows; the others in the file's order."""
+        order = [*range(axis), *range(axis + 1, len(shape)), axis]
+        return cls(tuple(shape[k] for k in order), tuple(map(order.index, range(len(shape)))), shape)
+
     def outside(self, value: Array) -> Array:
         """The file's array for the tensor's."""
         return np.ascontiguousarray(value.reshape(self.inner).transpose(self.perm).reshape(self.shape))

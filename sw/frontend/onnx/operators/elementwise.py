@@ -22,6 +22,7 @@ from dovetail.sw.frontend.onnx.scope import Scope
 from dovetail.sw.frontend.onnx.values import FULL, Constant, Quant, Source, Target, Value, in_file
 from dovetail.sw.frontend.repeat import repeated
 from dovetail.sw.host.kernels import Quantize
+from dovetail.sw.host.softmax import softmax_sizes
 from dovetail.sw.network import ir
 from dovetail.sw.network.elementwise import BYTES, LEFT, PAIR_OPERATORS, RIGHT
 from dovetail.sw.network.layout import Array, Layout
@@ -39,6 +40,9 @@ COMBINATIONS = ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub")
 
 BINARY = {row.onnx: row.operation for row in PAIR_OPERATORS.values()}
 """Operators on two tensors."""
+
+_MOST_AXES = 4
+"""Of tensors of which the accelerator moves the axes."""
 
 Operands = tuple[Source | Constant, Source | Constant]
 
@@ -407,7 +411,16 @@ def _softmax(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
         return None
     opset = next(opset.version for opset in scope.file.opsets if opset.domain in STANDARD_DOMAINS)
     axis = int(node.attributes.get("axis", -1 if opset >= 13 else 1))
-    return kernel(scope, node, "QLinearSoftmax", (source,), target, axis=axis, opset=opset)
+    shape = source.value.shape
+    sizes = softmax_sizes(shape, axis, opset)
+    if len(shape) > _MOST_AXES or source.value.layout.has_rows(sizes):
+        return kernel(scope, node, "QLinearSoftmax", (source,), target, axis=axis, opset=opset)
+    # Rows in one piece, along the last axis of what is in memory.
+    layout = Layout.plain(shape) if sizes[2] == 1 else Layout.rows(shape, axis % len(shape))
+    value = replace(scope.builder.placed(source.value, layout), layout=Layout.plain(layout.inner))
+    axis = axis if sizes[2] == 1 else -1
+    shares = kernel(scope, node, "QLinearSoftmax", (replace(source, value=value),), target, axis=axis, opset=opset)
+    return None if shares is None else replace(shares, layout=layout)
 
 
 NODES = {
