@@ -283,6 +283,26 @@ def test_float_kernels_are_one_step_off_at_most(library: Any, kind: str, columns
     assert np.count_nonzero(steps) <= 5
 
 
+@pytest.mark.parametrize("spread", [1e-30, 1e-4, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("columns", [1, 2, 10, 1001])
+def test_softmax_of_floats(library: Any, columns: int, spread: float) -> None:
+    """Down to shares that are no normal numbers, and 0."""
+    rows = np.random.default_rng(1).normal(0, spread, (30_000 // columns, columns)).astype(np.float32)
+    found, sizes = np.empty_like(rows), list(map(ctypes.c_size_t, rows.shape))
+    library.dovetail_softmax_float(*sizes, ctypes.c_size_t(1), address(rows), address(found))
+    exponentials = np.exp((rows - rows.max(axis=1, keepdims=True)).astype(np.float64))
+    wanted = exponentials / exponentials.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, wanted, rtol=2**-22, atol=2**-149)
+
+
+def test_softmax_of_what_is_no_number(library: Any) -> None:
+    rows = np.array([[1, 2, np.nan], [1, np.inf, 2], [1, -np.inf, 1], [-np.inf] * 3], np.float32)
+    found, sizes = np.empty_like(rows), list(map(ctypes.c_size_t, rows.shape))
+    library.dovetail_softmax_float(*sizes, ctypes.c_size_t(1), address(rows), address(found))
+    nan = np.nan
+    np.testing.assert_array_equal(found, np.array([[nan] * 3, [nan] * 3, [0.5, 0, 0.5], [nan] * 3], np.float32))
+
+
 def test_a_list_of_places_is_a_strided_copy_where_there_is_one() -> None:
     grid = np.arange(4 * 5 * 6).reshape(4, 5, 6)
     for view in (grid, grid.transpose(2, 0, 1), grid[1:3, ::2], grid[:, :, 2], np.repeat(grid, 2, axis=1)):
