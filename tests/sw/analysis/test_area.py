@@ -17,10 +17,6 @@ ROOT = Path(__file__).parents[3]
 MEASURED = json.loads((ROOT / "benchmarks" / "area.json").read_text())
 MODEL_DATA: dict[str, Any] = json.loads(MODEL.read_text())
 RESOURCES = ("lut", "ff", "dsp", "bram")
-MORE_DSPS = ("T01", "T09")
-"""Synthesised when a DEPTH_CONV's step still took a multiplier of its own."""
-LATEST = ("T03", "T14")
-"""Synthesised since a requantiser and a vector lane take one multiplier less."""
 
 
 def measured(name: str) -> tuple[Config, dict[str, Resources]]:
@@ -34,16 +30,13 @@ def test_measured(name: str) -> None:
     config, blocks = measured(name)
     area = area_of(config)
     assert blocks.keys() <= area.blocks.keys()
-    scalers = {"array": config.requant_lanes, "vector": config.vector_lanes}
     for block, taken in blocks.items():
-        more = (block == "array" and name in MORE_DSPS) + scalers.get(block, 0) * (name not in LATEST)
-        assert (area.blocks[block].dsp + more, area.blocks[block].bram) == (taken.dsp, taken.bram)
+        assert (area.blocks[block].dsp, area.blocks[block].bram) == (taken.dsp, taken.bram)
     whole = total({**area.blocks, **blocks}.values())
     for resource in ("lut", "ff"):
         off = getattr(area, resource) / getattr(whole, resource) - 1
         assert abs(off) <= MODEL_DATA["error"][resource] + 1e-3 and MODEL_DATA["error"][resource] <= area.error
-    changed = config.depth_conv and config.pixel_lanes > 2
-    assert MEASURED[name]["apart"] or (area.extrapolated == ()) != changed
+    assert MEASURED[name]["apart"] or area.extrapolated == ()
 
 
 def test_the_model_is_fitted_to_the_data() -> None:
@@ -127,10 +120,14 @@ def test_more_takes_more() -> None:
         assert less.lut < more.lut and less.ff < more.ff, change
 
 
-@pytest.mark.parametrize("feature", ["softmax", "norm"])
-def test_what_is_not_counted_is_said(feature: str) -> None:
-    area = area_of(Config().replace(**{feature: type(getattr(Config(), feature))(1)}))
-    assert f"{feature.upper()}: is not counted; --measure counts it, in the vector unit" in area.extrapolated
+def test_rows_and_parameters_count() -> None:
+    small = Config.load("small")
+    for change, block in (({"softmax": 1}, "vector"), ({"norm": 1}, "vector"), ({"parameters": 3}, "control")):
+        less, more = area_of(small), area_of(small.replace(**change))
+        assert less.blocks[block].lut < more.blocks[block].lut and less.blocks[block].ff < more.blocks[block].ff, change
+    whole = area_of(small.replace(softmax=2, norm=1, parameters=3))
+    assert whole.extrapolated == ()
+    assert whole.dsp - area_of(small).dsp == 2 * 4 and whole.bram - area_of(small).bram == 2 * 4
 
 
 def test_outside_of_what_was_measured() -> None:
@@ -142,11 +139,6 @@ def test_outside_of_what_was_measured() -> None:
         line.startswith("words of a bank 2097152: measured were")
         for line in area_of(Config(sram="256 MiB", banks=8, requant_lanes=1, vector_lanes=1)).extrapolated
     )
-
-
-def test_parameters_are_not_counted() -> None:
-    area = area_of(Config.load("small").replace(parameters=1))
-    assert area.extrapolated == ("PARAM: is not counted; --measure counts it, in control",)
 
 
 SIMULATED = ("8x8", "16x16", "4x8x2", "4x16x4", *(name for name in PRESETS if name.startswith("study-")))
