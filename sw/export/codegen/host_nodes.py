@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from dovetail.isa.numerics.softmax import TFLITE_COLUMNS
 from dovetail.isa.program import ITEM_BYTES
 from dovetail.sw.errors import NetworkError
-from dovetail.sw.export.codegen.c_text import Fields, number
+from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.movement import places_of, write_places
 from dovetail.sw.export.codegen.recurrent import write_recurrent
 from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
@@ -273,7 +273,7 @@ class _OnnxNode:
         _typed(writer, node, "int8", "int8")
         fields: Fields = {
             "exps": writer.constants.array(payload.exponentials, f"{node.name}_exps"),
-            "levels": number(np.float32(payload.levels)),
+            "levels": payload.levels,
             "zero_point": payload.zero_point,
         }
         rule = writer.constants.struct("dovetail_softmax_rule", fields, f"{node.name}_rule")

@@ -173,10 +173,11 @@ void dovetail_dequantise(const float table[256], size_t count, const int8_t *in,
  * that is d below its row's maximum. Results have scale 1/256 and zero point -128. */
 void dovetail_softmax(const int32_t exps[256], size_t rows, size_t columns, const int8_t *in, int8_t *out);
 
-/* `exps[d]`: the exponential, times a factor, of an element that is d below the maximum; `levels` stand for 1. */
+/* `exps[d]`: the exponential, times a factor, of an element that is d below the maximum; `levels` stand for 1, 8191 at
+ * most. */
 struct dovetail_softmax_rule {
     const float *exps;
-    float levels;
+    int32_t levels;
     int32_t zero_point;
 };
 

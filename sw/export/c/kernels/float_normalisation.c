@@ -102,8 +102,8 @@ void dovetail_layer_norm(float epsilon, const float *gain, const float *offset, 
         double mean = sum / (double)columns;
         for (size_t i = 0; i < columns; i++)
             squares += (in[i] - mean) * (in[i] - mean);
-        double deviation = sqrt(squares / (double)columns + epsilon);
+        double scale = 1 / sqrt(squares / (double)columns + epsilon);
         for (size_t i = 0; i < columns; i++)
-            out[i] = (float)((in[i] - mean) / deviation * gain[i] + (offset ? offset[i] : 0));
+            out[i] = (float)((in[i] - mean) * scale * gain[i] + (offset ? offset[i] : 0));
     }
 }

@@ -172,7 +172,7 @@ def softmax_rows(columns: int) -> NDArray[np.int8]:
 class SoftmaxRule(ctypes.Structure):
     """struct dovetail_softmax_rule"""
 
-    _fields_ = (("exps", ctypes.c_void_p), ("levels", ctypes.c_float), ("zero_point", ctypes.c_int32))
+    _fields_ = (("exps", ctypes.c_void_p), ("levels", ctypes.c_int32), ("zero_point", ctypes.c_int32))
 
 
 @pytest.mark.parametrize("columns", [1, 2, 10, 100, 1000])
