@@ -37,8 +37,8 @@ SCALER_DSPS = 3
 """Of a product of two 32-bit numbers, by three smaller ones."""
 OPERAND_DSPS, NORM_DSPS = 4, 2
 """Of the products of an element-wise operation's two operands; of NORM's, where there are none of these."""
-SOFTMAX_DSPS, SOFTMAX_BRAMS = 4, 4
-"""Of each row of SOFTMAX at once: its multiplier of 32 bits; its tables and distances."""
+SOFTMAX_DSPS = 4
+"""Of each row of SOFTMAX at once, for its multiplier of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,11 @@ def blocks(config: Config) -> Mapping[str, tuple[Terms, Terms]]:
 
 def dsps(config: Config) -> Mapping[str, int]:
     """Per block, its 18 x 18 multipliers, exact for lanes that are powers of two. One more of the array counts a tile's
-    pixels; with four pixel lanes or more, another one the words of DEPTH_CONV."""
+    pixels."""
     operands = OPERAND_DSPS if config.elementwise else NORM_DSPS * (config.norm > 0)
     vector = config.vector_lanes * (SCALER_DSPS + operands) + SOFTMAX_DSPS * config.softmax
-    counts = 1 + (config.depth_conv and config.pixel_lanes > 2)
     return {
-        "array": config.macs_per_cycle + SCALER_DSPS * config.requant_lanes + counts,
+        "array": config.macs_per_cycle + SCALER_DSPS * config.requant_lanes + 1,
         "vector": vector * config.vector,
     }
 
@@ -202,7 +201,8 @@ def brams(config: Config) -> Mapping[str, int]:
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
     tables = config.vector_lanes if config.activation and table else 0
-    tables += SOFTMAX_BRAMS * config.softmax
+    fours = ceil_div(config.vector_lanes, 4)
+    tables += config.softmax * (2 * fours + max(2, fours))  # with two reads at once; distances of a row's 4,096 elements
     return {
         "control": page,
         "memory": config.banks * bank,
@@ -345,31 +345,27 @@ def _set_rows(config: Config) -> int:
 
 
 def _vector(config: Config) -> tuple[Terms, Terms]:
-    lanes, operands = config.vector_lanes, int(_two_operands(config))
-    passes = config.softmax > 0 or config.norm > 0  # over rows
+    lanes, operands = config.vector_lanes, int(config.elementwise)
+    norm = config.norm > 0
+    passes = norm or config.softmax > 0  # over rows
     lut = {
-        "one": 1700,
-        "operands": 500 * operands,
-        "lanes": 1200 * lanes,
-        "operand lanes": 1500 * lanes * operands,
-        "passes": 400 * passes,
+        "one": 1900,
+        "operands": 300 * operands,
+        "lanes": 750 * lanes,
+        "operand lanes": 2200 * lanes * operands,
+        "passes": 700 * passes,
         "rows of softmax": 2400 * config.softmax,
         "rows of norm": 900 * config.norm,
-        "norm lanes": 60 * lanes * (config.norm > 0),
+        "norm lanes": lanes * norm * (100 if operands else 400),
     }
     ff = {
-        "one": 1400,
-        "operands": 500 * operands,
-        "lanes": 1100 * lanes,
-        "operand lanes": 500 * lanes * operands,
-        "passes": 200 * passes,
+        "one": 1600,
+        "operands": 400 * operands,
+        "lanes": 1000 * lanes,
+        "operand lanes": 800 * lanes * operands,
+        "passes": 300 * passes,
         "rows of softmax": 1300 * config.softmax,
         "rows of norm": 600 * config.norm,
-        "norm lanes": 60 * lanes * (config.norm > 0),
+        "norm lanes": lanes * norm * (100 if operands else 300),
     }
     return lut, ff
-
-
-def _two_operands(config: Config) -> bool:
-    """Whether the vector unit's lanes multiply."""
-    return config.elementwise or config.norm > 0
