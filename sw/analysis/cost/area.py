@@ -202,7 +202,9 @@ def brams(config: Config) -> Mapping[str, int]:
     table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
     tables = config.vector_lanes if config.activation and table else 0
     fours = ceil_div(config.vector_lanes, 4)
-    tables += config.softmax * (2 * fours + max(2, fours))  # with two reads at once; distances of a row's 4,096 elements
+    tables += config.softmax * (
+        2 * fours + max(2, fours)
+    )  # with two reads at once; distances of a row's 4,096 elements
     return {
         "control": page,
         "memory": config.banks * bank,
