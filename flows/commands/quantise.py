@@ -4,7 +4,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from dovetail.sw.frontend.parsed_file import Remainder
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.automatic import Goal, Search, Trial, search
 from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.ends import integer_ends
 from dovetail.sw.quantise.float_network import FloatGraph, float_model, rest_of
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
@@ -73,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", metavar="Y.npy|Y.npz[:KEY]", help="classes of the inputs to compare on; default key: y"
     )
     parser.add_argument("--per-layer", action="store_true", help="print the signal-to-noise of every node, worst first")
+    parser.add_argument(
+        "--integer-ends",
+        action="store_true",
+        help="inputs and outputs of the QDQ network are its 8-bit integers, not floats; variables stay what they are",
+    )
     add_shape_option(parser)
     add_state_option(parser)
 
@@ -90,6 +96,8 @@ def run(args: argparse.Namespace) -> Report:
     states = source.states if isinstance(source, ParsedOnnx) else {}
     graph = FloatGraph(model, states)
     rest = (source.remainder, rest_of(source, model)) if source.remainder else None
+    if rest and args.integer_ends:
+        raise NetworkError(f"--integer-ends must be left out: what is behind {source.name} takes floats")
     samples = _samples(args, graph, states)
     labels = _labels(args.labels) if args.labels else None
     if args.smooth:
@@ -100,15 +108,15 @@ def run(args: argparse.Namespace) -> Report:
         found = search(calibration, goal, compared, labels, scheme.keep_float, _tell)
         if states or args.state:
             note(found.quantised.model, states)
-        return _with_rest(_searched(args, calibration, found, str(goal)), args, rest)
+        return _with_rest(_searched(args, calibration, found, str(goal), states), args, rest)
     quantised = apply(calibration, scheme)
     if states or args.state:
         note(quantised.model, states)
     quality = Comparison(graph).quality(quantised.model, compared, labels, layers=args.per_layer)
     data, text = _outcome(args, calibration, scheme, quantised, quality)
     if args.output:
-        text.append(_write(args.output, quantised))
         data["output"] = str(args.output)
+        text += _write(args, quantised, states, data)
     return _with_rest(Report(data, text), args, rest)
 
 
@@ -153,10 +161,16 @@ def _with_rest(report: Report, args: argparse.Namespace, rest: tuple[Remainder, 
     return replace(report, data={**report.data, **data}, text=[*report.text, *lines])
 
 
-def _write(path: Path, quantised: Quantised) -> str:
-    data = quantised.model.SerializeToString()
-    write_atomically(path, data)
-    return f"output       {path}: {len(data):,} bytes"
+def _write(args: argparse.Namespace, quantised: Quantised, states: States, data: dict[str, Any]) -> list[str]:
+    """Write the network; what is told of it, as text and in ``data``."""
+    lines, model = [], quantised.model
+    if args.integer_ends:
+        ends = integer_ends(model, {*states, *states.values()})
+        data["integer_ends"] = [asdict(end) for end in ends]
+        lines = [f"integers     {end.name}: {end.dtype}, {end.scale:.9g} * (value {-end.zero_point:+})" for end in ends]
+    content = model.SerializeToString()
+    write_atomically(args.output, content)
+    return [*lines, f"output       {args.output}: {len(content):,} bytes"]
 
 
 # --- what came of it ----------------------------------------------------------------------------------------------
@@ -192,7 +206,7 @@ def _outcome(
     return data, [*text, *lines]
 
 
-def _searched(args: argparse.Namespace, calibration: Calibration, found: Search, goal: str) -> Report:
+def _searched(args: argparse.Namespace, calibration: Calibration, found: Search, goal: str, states: States) -> Report:
     best = found.best
     data, text = _outcome(args, calibration, best.scheme, found.quantised, best.quality)
     data |= {
@@ -213,8 +227,8 @@ def _searched(args: argparse.Namespace, calibration: Calibration, found: Search,
     if not found.met:
         text.append(f"No scheme gives {goal}; the best is {str(best.scheme)!r}.")
     if args.output and (found.met or args.write_best):
-        text.append(_write(args.output, found.quantised))
         data["output"] = str(args.output)
+        text += _write(args, found.quantised, states, data)
     elif args.output:
         text.append(f"Nothing is written to {args.output}; --write-best would.")
     return Report(data, text, 0 if found.met else 1)

@@ -11,6 +11,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.parsed import ParsedOnnx
 from dovetail.sw.frontend.onnx.states import note
 from dovetail.sw.frontend.parsed_file import NetworkFile, Shapes
+from dovetail.sw.quantise import ends
 from dovetail.sw.quantise.calibration import Calibration
 from dovetail.sw.quantise.float_network import FloatGraph, Input, float_model
 from dovetail.sw.quantise.quantiser import apply
@@ -23,6 +24,7 @@ def quantise_network(
     samples: Iterable[Any] | str | Path,
     scheme: str = "",
     *,
+    integer_ends: bool = False,
     shapes: Shapes | None = None,
     states: Mapping[str, str] | None = None,
     example_inputs: Any = None,
@@ -36,6 +38,7 @@ def quantise_network(
         arrays by input name. NumPy's arrays or tensors; a first axis of 1 may be left out. In order where the network
         has variables. Or an .npz or .npy file, or a folder of them.
     scheme: the words of `dovetail quantise --scheme`.
+    integer_ends: whether inputs and outputs are the network's 8-bit integers instead of floats; variables stay.
     shapes, states, example_inputs: as of `dovetail.compile`.
 
     Returns
@@ -58,6 +61,8 @@ def quantise_network(
     model = apply(Calibration(graph, Steps(graph, kept, given) if kept else given), Scheme.parse(scheme)).model
     if kept or states is not None:
         note(model, kept)
+    if integer_ends:
+        ends.integer_ends(model, {*kept, *kept.values()})
     return NetworkFile(source.name, bytes(model.SerializeToString(deterministic=True)))
 
 

@@ -49,6 +49,16 @@ def network(tmp_path: Path) -> Path:
     return tmp_path / "net.onnx"
 
 
+def test_integer_ends(run: Command, network: Path) -> None:
+    out, x = network.with_name("q.onnx"), network.with_name("x.npz")
+    code, text, _ = run(network, "--calibration", x, "--output", out, "--integer-ends")
+    assert code == 0 and re.search(r"integers     x: int8, 0\.\d+ \* \(value [+-]\d+\)\n", text)
+    graph = load(out)
+    assert [port.dtype for port in (*graph.inputs, *graph.outputs)] == ["int8", "int8"]
+    code, text, _ = run(network, "--calibration", x, "--output", out, "--integer-ends", "--auto", "sqnr=1dB", "--json")
+    assert code == 0 and [end["name"] for end in json.loads(text)["integer_ends"]] == ["x", "y"]
+
+
 def test_writes_a_network_that_loads(run: Command, network: Path) -> None:
     out = network.with_name("q.onnx")
     x = network.with_name("x.npz")
