@@ -275,10 +275,20 @@ def test_softmax_over_rows_that_are_no_last_axis(tmp_path: Path) -> None:
     check(frontend.load(tmp_path / "net.onnx"), SOFTMAX)
 
 
-def test_softmax_over_rows_that_lie_apart_is_the_hosts(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Softmax", ["r"], ["f"], name="soft", axis=1)]
-    reasons = compile_network(file_of(tmp_path / "net.onnx", nodes, {}, (2, 40, 3)), SOFTMAX).code.host_reasons
-    assert reasons == {"soft": "qlinearsoftmax is not an accelerator operation"}
+@pytest.mark.parametrize(
+    ("shape", "axis", "reasons"),
+    [
+        ((2, 40, 3), 1, {}),
+        ((1, 2, 10, 2, 3), 2, {"soft": "qlinearsoftmax is not an accelerator operation"}),
+    ],
+)
+def test_softmax_over_rows_that_lie_apart(
+    tmp_path: Path, shape: tuple[int, ...], axis: int, reasons: dict[str, str]
+) -> None:
+    """Its elements are brought together; those of more than four axes are the host's."""
+    nodes = [helper.make_node("Softmax", ["r"], ["f"], name="soft", axis=axis)]
+    compiled = compile_network(file_of(tmp_path / "net.onnx", nodes, {}, shape), SOFTMAX)
+    assert compiled.code.host_reasons == reasons
 
 
 def test_a_norm_of_an_images_pixels(tmp_path: Path) -> None:
