@@ -11,11 +11,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.sw.frontend import load
 from dovetail.sw.host.onnx_session import open_session
-from dovetail.sw.network.layout import Array
+from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.ends import End, integer_ends
 from dovetail.sw.quantise.network import quantise_network
+from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.runtime.compiled_network import compile_network
-from tests.sw.quantise.test_quantise import Net, quantise, residual, samples_of
+from tests.sw.quantise.test_quantise import Net, residual, samples_of
 
 
 def convolutions() -> onnx.ModelProto:
@@ -23,10 +24,10 @@ def convolutions() -> onnx.ModelProto:
     return net.model(net.conv(net.op("Relu", net.conv("x", 8, 3)), 5, 8))
 
 
-def results(model: onnx.ModelProto, sample: dict[str, Array]) -> dict[str, Array]:
+def results(model: onnx.ModelProto, sample: Sample) -> dict[str, Array]:
     session = open_session(model.SerializeToString())
     names = [wire.name for wire in session.get_outputs()]
-    return dict(zip(names, session.run(names, sample), strict=True))
+    return dict(zip(names, session.run(names, dict(sample)), strict=True))
 
 
 @pytest.mark.parametrize("scheme", ["", "symmetric-uint8"])
