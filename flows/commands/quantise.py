@@ -89,6 +89,8 @@ def run(args: argparse.Namespace) -> Report:
         raise NetworkError("--auto must choose the scheme itself; leave out --scheme")
     if args.write_best and not goal:
         raise NetworkError("--write-best must come with --auto, the search for the best scheme")
+    if args.integer_ends and not args.output:
+        raise NetworkError("--integer-ends must come with --output, the network that has them")
     if args.output and not args.output.resolve().parent.is_dir():
         raise NetworkError(f"{args.output}: must be in a folder that exists")
     source = frontend.parse(frontend.read(args.network, states_of(args)), shapes_of(args))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ class _Ends:
         graph = self.graph = model.graph
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.names = {name for node in graph.node for name in (*node.input, *node.output)}
-        self.outputs = Counter(value.name for value in graph.output)
+        self.outputs = {value.name for value in graph.output}
 
     def input(self, value: onnx.ValueInfoProto) -> End | None:
         readers = [node for node in self.graph.node if value.name in node.input]

@@ -201,10 +201,9 @@ def brams(config: Config) -> Mapping[str, int]:
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
     tables = config.vector_lanes if config.activation and table else 0
+    # Of a row of SOFTMAX: a table with two reads at once, and the distances of 4,096 elements.
     fours = ceil_div(config.vector_lanes, 4)
-    tables += config.softmax * (
-        2 * fours + max(2, fours)
-    )  # with two reads at once; distances of a row's 4,096 elements
+    tables += config.softmax * (2 * fours + max(2, fours))
     return {
         "control": page,
         "memory": config.banks * bank,

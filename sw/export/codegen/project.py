@@ -34,7 +34,7 @@ KEEPS = (
 """A member, where something stays in SRAM from run to run."""
 _FUNCTION = re.compile(r"^(?:void|int) (dovetail_\w+)\(", re.MULTILINE)
 """A kernel, in its file."""
-WALK = "dovetail_walk.h"
+SHARED = ("dovetail_walk.h", "dovetail_float.h")
 """What only some kernels include; the other files of this prefix are part of every project."""
 
 
@@ -93,11 +93,11 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
     weights = weights_file(compiled.program)
     title = _title(compiled, prefix)
     available = _kernels()
-    common = {name: text for name, text in available.items() if name.startswith("dovetail_") and name != WALK}
+    common = {name: text for name, text in available.items() if name.startswith("dovetail_") and name not in SHARED}
     kernels = {
         name: text
         for name, text in available.items()
-        if name not in (*common, WALK) and not inference.functions.isdisjoint(_FUNCTION.findall(text))
+        if name not in (*common, *SHARED) and not inference.functions.isdisjoint(_FUNCTION.findall(text))
     }
     sources = [f"{prefix}.c", "dovetail.c", *(name for name in (*common, *kernels) if name.endswith(".c"))]
     driver = driver_files(compiled.config, examples=True)
@@ -109,8 +109,9 @@ def project_of(compiled: CompiledNetwork, *, embed: bool = False, prefix: str = 
         **common,
         **kernels,
     }
-    if any(f'#include "{WALK}"' in text for text in kernels.values()):
-        texts[WALK] = available[WALK]
+    for name in SHARED:
+        if any(f'#include "{name}"' in text for text in kernels.values()):
+            texts[name] = available[name]
     if inference.constants:
         texts[f"{prefix}_data.h"] = _data(title, inference)
     if embed:

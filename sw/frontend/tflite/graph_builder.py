@@ -69,7 +69,7 @@ class GraphBuilder:
         if index not in self.states:
             name, info = self.declare(index), self.file.infos[index]
             initial = cleared(info)
-            if self.unsigned and info.tensor.dtype == "uint8":
+            if index in self.signed:
                 initial = as_signed(initial)
             self.states[index] = ir.State(name, name, name, initial)
         return self.states[index].written

@@ -142,6 +142,7 @@ def test_open_shapes_are_fixed_by_a_flag(run: Command, network: Path) -> None:
         (["--random", "1", "--output", "/nowhere/q.onnx"], "/nowhere/q.onnx: must be in a folder that exists"),
         (["--random", "1", "--auto", "sqnr=9dB", "--scheme", "kl"], "--auto must choose the scheme itself"),
         (["--random", "1", "--write-best"], "--write-best must come with --auto"),
+        (["--random", "1", "--integer-ends"], "--integer-ends must come with --output"),
         (["--random", "1", "--auto", "accuracy=1pt"], "goal accuracy must come with labels"),
         (["--random", "1", "--shape", "x:3"], "shape must be INPUT=1x3x8x8, not 'x:3'"),
     ],

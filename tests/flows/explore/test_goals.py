@@ -201,7 +201,7 @@ def test_flags_override_a_file_and_price_nothing_anew(tmp_path: Path, capsys: py
     table = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert {row["energy_error"] for row in table} == {"unknown"}
     assert [row["area_error"] for row in table] == [str(error), str(error), "unknown", "unknown"]
-    assert "ic_lanes 32: measured were " in table[2]["area_outside"]
+    assert "ic_lanes 32: measured were 2..16" in table[2]["area_outside"]
     second = run(str(tmp_path / "s.toml"))
     assert (second["points"], second["reused"], second["nearest_miss"]) == (2, 2, None)
     assert [fate["before"] for fate in second["constraints"]] == [None, 2]

@@ -172,7 +172,10 @@ def test_norm_in_the_lanes() -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize(("others", "at_once"), [(True, 4), (False, 1)])
+@pytest.mark.parametrize(
+    ("others", "at_once"),
+    [(True, 4), (False, 1), *(pytest.param(*kind, marks=pytest.mark.slow) for kind in ((True, 1), (False, 4)))],
+)
 def test_rows_of_real_lengths(others: bool, at_once: int) -> None:
     """Tiles as compilers make them, one after the other: layer and RMS norms, among them constant rows; then rows that
     are too long, by a block and by many. Without other operations there is a second operand all the same."""

@@ -167,11 +167,12 @@ def any_batch(rng: np.random.Generator, operation: VectorOperation, rounding: Ro
     return (params(operation, rounding, **values), *operands(rng, 32))
 
 
+@pytest.mark.parametrize("times", [10, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_any_registers(operation: VectorOperation) -> None:
+def test_any_registers(operation: VectorOperation, times: int) -> None:
     """Built with this operation alone."""
     rng = np.random.default_rng(21 + int(operation))
-    check([any_batch(rng, operation, rounding) for rounding in list(Rounding) * 10], operation)
+    check([any_batch(rng, operation, rounding) for rounding in list(Rounding) * times], operation)
 
 
 def test_all_operations_in_one() -> None:

@@ -20,11 +20,12 @@ PAGE = FETCH + PAGE_READY + 2
 REST = END_TO_DONE + 1
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", range(12))
-def test_no_random_program_exceeds_it(number: int) -> None:
+def test_no_random_program_exceeds_it(number: int, count: int) -> None:
     config = configurations(7, 12)[number]
     rng = random.Random(number)
-    for _ in range(3):
+    for _ in range(count):
         memory = MemoryTiming(read_latency=rng.choice((1, 50)), beat_cycles=rng.choice((1, 3)))
         timed = config.replace(memory=memory)
         for make in (legal_program, illegal_program):

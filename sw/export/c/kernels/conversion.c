@@ -1,3 +1,4 @@
+#include "dovetail_float.h"
 #include "dovetail_kernels.h"
 
 #define SIGN UINT32_C(0x80000000)
@@ -7,10 +8,7 @@
 void dovetail_quantise(const int32_t edges[256], int8_t of_nan, size_t count, const float *in, int8_t *out)
 {
     for (size_t i = 0; i < count; i++) {
-        const union {
-            float value;
-            uint32_t bits;
-        } number = {in[i]};
+        const union dovetail_float number = {in[i]};
         uint32_t size = number.bits & ~SIGN;
         int32_t place = number.bits == size ? (int32_t)size : -(int32_t)size - 1;
         const int32_t *edge = edges;

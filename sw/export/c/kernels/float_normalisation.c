@@ -1,14 +1,8 @@
 #include <math.h>
 
+#include "dovetail_float.h"
 #include "dovetail_kernels.h"
 
-/* Bits of a float. */
-union number {
-    float value;
-    uint32_t bits;
-};
-
-#define MANTISSA 23
 #define BIAS 127
 #define ONE (UINT32_C(1) << 31)
 #define SUM_BITS 40 /* fraction bits of a row's sum of exponentials */
@@ -27,15 +21,15 @@ static uint32_t power(uint32_t x)
 /* exp(value) * 2^down with 31 fraction bits; of a value of at most 0. */
 static uint32_t exponential(float value, uint32_t *down)
 {
-    const union number number = {value};
-    uint32_t exponent = number.bits >> MANTISSA & 255;
+    const union dovetail_float number = {value};
+    uint32_t exponent = number.bits >> DOVETAIL_MANTISSA & 255;
     *down = 0;
     if (exponent >= BIAS + 7) /* below -128 */
         return 0;
     if (exponent < BIAS - 40)
         return ONE;
-    uint64_t mantissa = (number.bits & ((UINT32_C(1) << MANTISSA) - 1)) | UINT32_C(1) << MANTISSA;
-    uint64_t powers = mantissa * UINT64_C(6196328019) >> (BIAS + MANTISSA - exponent); /* times 2^32 / log(2) */
+    uint64_t mantissa = (number.bits & ((UINT32_C(1) << DOVETAIL_MANTISSA) - 1)) | UINT32_C(1) << DOVETAIL_MANTISSA;
+    uint64_t powers = mantissa * UINT64_C(6196328019) >> (BIAS + DOVETAIL_MANTISSA - exponent); /* times 2^32 / log(2) */
     *down = (uint32_t)(powers >> 32);
     return power((uint32_t)powers);
 }
@@ -43,17 +37,17 @@ static uint32_t exponential(float value, uint32_t *down)
 /* value * 2^exponent; `value` has its highest bit among the upper three. */
 static float scaled(uint64_t value, int32_t exponent)
 {
-    union number number;
+    union dovetail_float number;
     int32_t highest = 63;
     while (!(value >> highest))
         highest--;
-    int32_t drop = highest - MANTISSA, place = highest + exponent + BIAS;
+    int32_t drop = highest - DOVETAIL_MANTISSA, place = highest + exponent + BIAS;
     if (place < 1) { /* below the normal numbers */
         drop += 1 - place;
         place = 1;
     }
     uint64_t mantissa = drop > 63 ? 0 : (value + (UINT64_C(1) << (drop - 1))) >> drop;
-    number.bits = (uint32_t)mantissa + ((uint32_t)(place - 1) << MANTISSA);
+    number.bits = (uint32_t)mantissa + ((uint32_t)(place - 1) << DOVETAIL_MANTISSA);
     return number.value;
 }
 

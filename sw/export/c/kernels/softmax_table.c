@@ -1,6 +1,6 @@
+#include "dovetail_float.h"
 #include "dovetail_kernels.h"
 
-#define MANTISSA 23
 #define LEVEL_BITS 13 /* of `levels`, and so of a quotient */
 
 /* whole * 2^power of a positive float, up to a power that all have in common. */
@@ -11,12 +11,9 @@ struct parts {
 
 static struct parts parts_of(float value)
 {
-    const union {
-        float value;
-        uint32_t bits;
-    } number = {value};
-    const uint32_t one = UINT32_C(1) << MANTISSA;
-    struct parts parts = {number.bits & (one - 1), (int32_t)(number.bits >> MANTISSA)};
+    const union dovetail_float number = {value};
+    const uint32_t one = UINT32_C(1) << DOVETAIL_MANTISSA;
+    struct parts parts = {number.bits & (one - 1), (int32_t)(number.bits >> DOVETAIL_MANTISSA)};
     if (parts.power)
         parts.whole += one;
     else
