@@ -52,6 +52,8 @@ BLOCKS = (
 SMALL = (
     *("bert_tiny?depth=1&channels=16&heads=1&tokens=4", "bert_tiny?depth=1&channels=32&heads=2&tokens=8"),
     *("vit_tiny?depth=1&channels=48&heads=3&patch=8&resolution=16&classes=10", "attention_block?tokens=12&channels=64"),
+    "decoder_tiny?depth=1&channels=16&heads=2&groups=1&length=8&words=16",
+    "decoder_tiny?depth=1&channels=64&heads=4&groups=2&length=16&words=32",
 )
 """On the preset `small`: with floats on the host."""
 FLOATS = ((4, 8), (8, 32))

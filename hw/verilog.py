@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.common.clocking import gated_sources
-from dovetail.hw.common.elaboration import checked
+from dovetail.hw.common.elaboration import checked, uncollected
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
 from dovetail.hw.next_state import clocked
@@ -60,7 +60,7 @@ def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[
 
 
 def _convert(design: wiring.Component, name: str, platform: object = None) -> str:
-    with checked():
+    with checked(), uncollected():
         text: str = verilog.convert(design, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
     return text
 

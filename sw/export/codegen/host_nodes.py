@@ -18,6 +18,7 @@ from dovetail.sw.export.codegen.recurrent import write_recurrent
 from dovetail.sw.export.codegen.writer import Pointer, Writer, pairs_fields
 from dovetail.sw.frontend.tflite.operators.elementwise import FUNCTIONS, RECTIFIERS
 from dovetail.sw.host import kernels
+from dovetail.sw.host.norm import NORMS
 from dovetail.sw.host.recurrent import Lstm, Svdf
 from dovetail.sw.host.softmax import OnnxSoftmax, TfliteSoftmax, softmax_sizes
 from dovetail.sw.network import ir
@@ -149,7 +150,7 @@ class _OnnxNode:
         if isinstance(self.payload, OnnxSoftmax):
             self._integer_softmax(self.payload)
             return
-        if not self.is_plain or (self.sums and kind != "LayerNormalization"):
+        if not self.is_plain or (self.sums and kind not in NORMS):
             raise _refused(self.node)
         if kind == "Gather" and self.proto.input[1] not in self.values:
             self._pick()
@@ -159,7 +160,7 @@ class _OnnxNode:
             self._choose()
         elif kind in _ONNX_MOVES and not (kind == "Concat" and len(self.proto.input) > 1):
             _write_moves(self.writer, self.node)
-        elif kind in (*_FLOAT_PAIRS, "Concat", "Softmax", "LayerNormalization"):
+        elif kind in (*_FLOAT_PAIRS, "Concat", "Softmax", *NORMS):
             self._check_types()
             self._compute(kind)
         else:
@@ -239,7 +240,7 @@ class _OnnxNode:
         elif kind == "Softmax":
             self._softmax(operands[0][0], shape, result)
         else:
-            self._layer_norm([pointer for pointer, _ in operands], shape, result)
+            self._norm([pointer for pointer, _ in operands], shape, result, rms=NORMS[kind])
         self._settle(wire.layout, result)
 
     def _sum_in_front(self, part: onnx.NodeProto) -> None:
@@ -288,17 +289,18 @@ class _OnnxNode:
         self.writer.call("dovetail_softmax_float", *sizes, source, result)
         self.writer.inexact.append(self.node.name)
 
-    def _layer_norm(self, operands: list[str | Pointer], shape: Shape, result: Pointer) -> None:
+    def _norm(self, operands: list[str | Pointer], shape: Shape, result: Pointer, *, rms: bool) -> None:
         columns = prod(shape[self.attributes.get("axis", -1) % len(shape) :])
         names = [name for name in self.proto.input if name]
         if any(name not in self.values or self.values[name].size != columns for name in names[1:]):
             raise _refused(self.node, "which must have a constant gain and offset for every element of a row")
         source, gain, *offset = operands
         epsilon = np.float32(self.attributes.get("epsilon", 1e-5))
-        rows = prod(shape) // columns
-        self.writer.call(
-            "dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", rows, columns, source, result
-        )
+        sizes = prod(shape) // columns, columns
+        if rms:
+            self.writer.call("dovetail_rms_norm", epsilon, gain, *sizes, source, result)
+        else:
+            self.writer.call("dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", *sizes, source, result)
         self.writer.inexact.append(self.node.name)
 
     def _operand(self, name: str) -> tuple[str | Pointer, Shape]:

@@ -188,9 +188,13 @@ void dovetail_softmax_table(const struct dovetail_softmax_rule *rule, size_t out
 /* Softmax along the middle axis of [outer][count][inner], within 2^-22 of each share; up to 2^23 elements in a row. */
 void dovetail_softmax_float(size_t outer, size_t count, size_t inner, const float *in, float *out);
 
-/* Layer normalisation of each row of `columns`, in double, rounded once to float. `offset` may be NULL. */
+/* Layer normalisation of each row of `columns`, at most 2^17, within 2^-22 of the row's largest product or offset. `offset`
+ * may be NULL. */
 void dovetail_layer_norm(float epsilon, const float *gain, const float *offset, size_t rows, size_t columns,
                          const float *in, float *out);
+
+/* The same with the mean left in, and without offsets. */
+void dovetail_rms_norm(float epsilon, const float *gain, size_t rows, size_t columns, const float *in, float *out);
 
 /* --- layers with a state ---------------------------------------------------------------------------------------- */
 

@@ -283,6 +283,37 @@ def test_float_kernels_are_one_step_off_at_most(library: Any, kind: str, columns
     assert np.count_nonzero(steps) <= 5
 
 
+@pytest.mark.parametrize(("mean", "spread"), [(0, 1e-20), (0, 1e-4), (0.1, 1), (1000, 1), (1, 1e-3), (0, 1e20)])
+@pytest.mark.parametrize("columns", [1, 2, 12, 197, 4096])
+def test_norms_of_floats(library: Any, columns: int, mean: float, spread: float) -> None:
+    """Within 2^-22 of a row's largest product or offset, whatever the elements have in common."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(mean, spread, (30_000 // columns, columns)).astype(np.float32)
+    gain, offset = rng.normal(1, 0.3, (2, columns)).astype(np.float32)
+    epsilon = np.float32(1e-5)
+    sizes = list(map(ctypes.c_size_t, rows.shape))
+    for rms in (False, True):
+        found = np.empty_like(rows)
+        if rms:
+            library.dovetail_rms_norm(ctypes.c_float(epsilon), address(gain), *sizes, address(rows), address(found))
+        else:
+            ends = address(gain), address(offset), *sizes, address(rows), address(found)
+            library.dovetail_layer_norm(ctypes.c_float(epsilon), *ends)
+        exact = rows.astype(np.float64)
+        distances = exact - (0 if rms else exact.mean(axis=1, keepdims=True))
+        products = distances / np.sqrt((distances**2).mean(axis=1, keepdims=True) + epsilon) * gain
+        wanted = products + (0 if rms else offset)
+        largest = np.maximum(np.abs(products), 0 if rms else np.abs(offset)).max(axis=1, keepdims=True)
+        assert (np.abs(found - wanted) <= 2**-22 * largest).all()
+
+
+def test_norms_of_what_is_no_number(library: Any) -> None:
+    rows = np.array([[1, 2, np.nan], [1, np.inf, 2], [0, 0, 0]], np.float32)
+    found, gain, sizes = np.empty_like(rows), np.ones(3, np.float32), list(map(ctypes.c_size_t, rows.shape))
+    library.dovetail_layer_norm(ctypes.c_float(1e-5), address(gain), None, *sizes, address(rows), address(found))
+    np.testing.assert_array_equal(found, np.array([[np.nan] * 3, [np.nan] * 3, [0, 0, 0]], np.float32))
+
+
 @pytest.mark.parametrize("spread", [1e-30, 1e-4, 1.0, 10.0, 60.0])
 @pytest.mark.parametrize("columns", [1, 2, 10, 1001])
 def test_softmax_of_floats(library: Any, columns: int, spread: float) -> None:

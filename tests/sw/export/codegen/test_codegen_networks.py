@@ -289,6 +289,11 @@ ONNX: dict[str, tuple[list[Any], dict[str, Any], tuple[int, ...]]] = {
         {"k": np.tile(ROW, (5, 1)), "b": np.tile(ROW, (5, 1))},
         IMAGE,
     ),
+    "rms norm of rows": (
+        [helper.make_node("SimplifiedLayerNormalization", ["r", "k"], ["y"], axis=-1, epsilon=0.001)],
+        {"k": ROW},
+        IMAGE,
+    ),
     "arithmetic": (
         [
             helper.make_node("Softmax", ["r"], ["p"], axis=3),
