@@ -56,7 +56,7 @@ SMALL = (
     "decoder_tiny?depth=1&channels=64&heads=4&groups=2&length=16&words=32",
 )
 """On the preset `small`: with floats on the host."""
-FLOATS = ((4, 8), (8, 32))
+FLOATS = ((4, 8), (8, 32), (16, 64))
 RANDOM = range(1, 4)
 SPREAD = 4
 """Between the smallest and the largest of a kind; with less, what grows cannot be told from what does not."""
@@ -78,7 +78,7 @@ def on_host() -> Iterator[CompiledNetwork]:
 
 
 def floats(rows: int, columns: int) -> bytes:
-    """A network with a product, a sum, a difference, a quotient and a softmax of floats."""
+    """A network with a product, a sum, a difference, a quotient, padding and a softmax of floats."""
     build = TransformerBuilder(f"floats_{rows}x{columns}", 1)
     start = build.start((1, rows, columns), 1 / 32, 0)
     other = build.matmul("other", start, columns, LINEAR)
@@ -88,8 +88,10 @@ def floats(rows: int, columns: int) -> bytes:
         value = build.dequantised(other) if with_other else build.constant(f"{op}_value", np.array(1.7, np.float32))
         build.nodes.append(helper.make_node(op, [made, value], [f"{op}_float"], name=op))
         made = f"{op}_float"
-    build.nodes.append(helper.make_node("Softmax", [made], ["Softmax_float"], name="Softmax"))
-    return build.finish(build.quantised("Softmax", start.shape, 1 / 16, 0, 1.0), OPSET)
+    edges = build.constant("edges", np.array([0, 0, 0, 0, 0, columns - 1], np.int64))
+    build.nodes.append(helper.make_node("Pad", [made, edges], ["Pad_float"], name="Pad", mode="reflect"))
+    build.nodes.append(helper.make_node("Softmax", ["Pad_float"], ["Softmax_float"], name="Softmax"))
+    return build.finish(build.quantised("Softmax", (1, rows, 2 * columns - 1), 1 / 16, 0, 1.0), OPSET)
 
 
 def measured(compiled: CompiledNetwork) -> SocInference:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.isa.config.system import System
 from dovetail.sw.compiler.devices.pieces import targets_of
 from dovetail.sw.compiler.options import Options
-from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, Step, border_of, broken_rule, steps_of
+from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, Step, border_of, broken_rule, steps_of, why_host
 from dovetail.sw.errors import CompileError
 from dovetail.sw.host.step import HostUnit, units_of
 from dovetail.sw.network import ir
@@ -33,7 +33,7 @@ def host_reasons(system: System, graph: ir.Graph, options: Options) -> dict[str,
     reasons, configs = {}, dict.fromkeys(targets_of(system))
     for node in graph.nodes:
         if isinstance(node, ir.Host):
-            reasons[node.name] = node.reason or f"{node.label} is not an accelerator operation"
+            reasons[node.name] = why_host(graph, node)
             continue
         broken = [broken_rule(config, options, graph, node) for config in configs]
         if all(broken) and broken[0]:

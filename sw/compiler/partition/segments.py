@@ -17,6 +17,7 @@ from dovetail.sw.compiler.partition.in_place import updates_in_place
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan import tiling
 from dovetail.sw.errors import CompileError
+from dovetail.sw.host.kernels import Dequantize, Quantize
 from dovetail.sw.network import ir
 
 ACCELERATOR, HOST = "accelerator", "host"
@@ -217,13 +218,23 @@ def broken_rule(config: Config, options: Options, graph: ir.Graph, node: ir.Node
     return None
 
 
+def why_host(graph: ir.Graph, node: ir.Host) -> str:
+    """Why the host computes a node that is no operation of the accelerator."""
+    text = node.reason or f"{node.label} is not an accelerator operation"
+    inputs, outputs = ({port.tensor for port in ports} for ports in (graph.inputs, graph.outputs))
+    converts_input = isinstance(node.payload, Quantize) and inputs.issuperset(node.inputs)
+    if converts_input or (isinstance(node.payload, Dequantize) and outputs.issuperset(node.outputs)):
+        text += "; inputs and outputs that are integers need none (`dovetail quantise --integer-ends`)"
+    return text
+
+
 def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str, str]:
     """Name -> reason of every node that runs on the host, in the graph's order: it breaks a rule, or is in a segment
     that does not pay for its round trip."""
     reasons: dict[str, str] = {}
     for node in graph.nodes:
         if isinstance(node, ir.Host):
-            reasons[node.name] = node.reason or f"{node.label} is not an accelerator operation"
+            reasons[node.name] = why_host(graph, node)
         elif broken := broken_rule(config, options, graph, node):
             reasons[node.name] = broken[1]
     while reasons and options.host.round_trip:

@@ -300,7 +300,9 @@ class _OnnxNode:
         if rms:
             self.writer.call("dovetail_rms_norm", epsilon, gain, *sizes, source, result)
         else:
-            self.writer.call("dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", *sizes, source, result)
+            self.writer.call(
+                "dovetail_layer_norm", epsilon, gain, offset[0] if offset else "NULL", *sizes, source, result
+            )
         self.writer.inexact.append(self.node.name)
 
     def _operand(self, name: str) -> tuple[str | Pointer, Shape]:

@@ -139,13 +139,16 @@ def _add_operation(builder: Builder, op: Op) -> None:
         if len(stream) < DATA_BYTES // 4:
             at = builder.constant(stream)
             builder.load(at, values["W_ADDR"], len(stream))
-    if INSTRUCTIONS[op].passes and rng.random() < 0.7:
+    # Rows of one value, and records of any bytes, make an operation in passes return little of what it computes.
+    passes, operands = bool(INSTRUCTIONS[op].passes), ["IN", "B"]
+    if passes and rng.random() < 0.8:
+        operands.remove("B")
         made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
         table = made[: values["B_BYTES"]]
         builder.load(builder.constant(table), values["B_ADDR"], len(table))
-    for name in ("IN", "B"):
-        size = values.get(f"{name}_BYTES", 0)
-        if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram and rng.random() < 0.4:
+    for name in operands:
+        size, share = values.get(f"{name}_BYTES", 0), 0.8 if passes else 0.4
+        if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram and rng.random() < share:
             builder.load(rng.randrange(DATA_BYTES - size), values[f"{name}_ADDR"], size)
     builder.emit(op, values)
     if "OUT_ADDR" in values and rng.random() < 0.4:
@@ -160,8 +163,8 @@ def build(rng: random.Random, config: Config, count: int, only: Sequence[Op] = (
     builder = Builder(config, rng)
     builder.data[:] = np.frombuffer(rng.randbytes(DATA_BYTES), np.uint8)
     ops = [op for op in operations(config) if not only or op in only]
-    # The vector unit has many operations, but one or two of the array's make a network.
-    weights = [2 if INSTRUCTIONS[op].unit == Unit.ARRAY else 1 for op in ops]
+    # The vector unit has many operations, but one or two of the array's, or those in passes, make a network.
+    weights = [2 if INSTRUCTIONS[op].unit == Unit.ARRAY or INSTRUCTIONS[op].passes else 1 for op in ops]
     for op in rng.choices(ops, weights, k=count):
         _add_operation(builder, op)
     return builder

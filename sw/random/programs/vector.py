@@ -16,7 +16,7 @@ from dovetail.isa.instructions.table import (
 )
 from dovetail.isa.numerics.average import average_magic
 from dovetail.isa.numerics.multiplier import SHIFT_MIN
-from dovetail.isa.numerics.norm import EPSILON_BITS, NormRecords
+from dovetail.isa.numerics.norm import EPSILON_BITS, EPSILON_FRACTION, NormRecords
 from dovetail.isa.numerics.softmax import onnx_exponentials, tflite_exponentials
 from dovetail.sw.random.programs.walks import MASK, Registers, output, random_multiplier, spoil, window
 
@@ -70,6 +70,8 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         values |= _softmax(rng, read)
     if op == Op.NORM:
         epsilon = rng.choice((0, 1, 1, 1)) * rng.getrandbits(rng.randint(1, EPSILON_BITS))
+        if epsilon % 4:  # no larger than the variance: what is much larger makes all elements alike
+            epsilon %= 1 << EPSILON_FRACTION + 10 + 2 * read.bit_length()
         values |= {"SUM_BIAS": epsilon & MASK, "B_MULT": epsilon >> 32 | rng.getrandbits(7) << 24}
     if rng.random() < 0.1:
         for name in rng.sample(("B_Y_STEP", "B_X_STEP", "SHIFTS", "A_MULT", "POOL_MAGIC", "POOL_SHIFT"), 2):

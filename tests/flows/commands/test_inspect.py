@@ -16,6 +16,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import ACCELERATOR, HOST, broken_rule, host_reasons
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.parsed_file import FileNode
+from dovetail.sw.host.kernels import Dequantize, Quantize
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Layout
 from dovetail.sw.zoo import catalogue
@@ -135,6 +136,23 @@ def test_host_nodes_of_any_shape_are_no_concern_of_the_rules() -> None:
     graph = ir.Graph((port,), (), tensors, (node,), "onnx").check()
     assert broken_rule(CONFIG, Options(), graph, node) is None
     assert host_reasons(CONFIG, Options(), graph) == {"n": "softmax is not an accelerator operation"}
+
+
+def test_conversions_of_float_ends_say_how_to_do_without() -> None:
+    tensors = {name: ir.Tensor(name, (1, 4), dtype="int8" if name in "bd" else "float32") for name in "abcde"}
+    payloads = {"quantize": Quantize(np.float32(1), 0, True), "dequantize": Dequantize(np.float32(1), 0)}
+    nodes = tuple(
+        ir.Host(name=read + made, inputs=(read,), outputs=(made,), label=label, payload=payloads[label])
+        for read, made, label in zip("abcd", "bcde", 2 * [*payloads], strict=True)
+    )
+    ports = ((ir.Port(name, name, "float32", None, 0, Layout.plain((1, 4))),) for name in "ae")
+    hint = "; inputs and outputs that are integers need none (`dovetail quantise --integer-ends`)"
+    assert host_reasons(CONFIG, Options(), ir.Graph(*ports, tensors, nodes, "onnx").check()) == {
+        "ab": f"quantize is not an accelerator operation{hint}",
+        "bc": "dequantize is not an accelerator operation",
+        "cd": "quantize is not an accelerator operation",
+        "de": f"dequantize is not an accelerator operation{hint}",
+    }
 
 
 def test_errors_are_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

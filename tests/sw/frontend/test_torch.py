@@ -74,10 +74,7 @@ def test_what_pt2e_quantised_keeps_its_integers(form: str) -> None:
     samples = inputs(IMAGE, 8, seed=2)
     network = dovetail.compile(module, CONFIG, example_inputs=samples[0], keep_tensors=True)
     assert {node.op for node in network.graph.nodes} >= {"conv", "depthwise", "add"}
-    assert set(network.code.host_reasons.values()) == {
-        "quantize is not an accelerator operation",
-        "dequantize is not an accelerator operation",
-    }
+    assert {reason.split(" ")[0] for reason in network.code.host_reasons.values()} == {"quantize", "dequantize"}
     found, real = outputs_of(network, samples), torch_outputs(module, samples)
     steps = np.rint((found - real) / last_step(network))
     assert np.abs(steps).max() <= 1  # of 80 values; ties and sums are rounded otherwise
