@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -133,6 +134,16 @@ def test_smallest_part() -> None:
     assert smallest_part(Resources(30_000, 0, 0, 0)) == "ECP5-45F"
     assert smallest_part(PARTS["ECP5-85F"]) == "ECP5-85F"
     assert smallest_part(Resources(0, 0, 157, 0)) == ""
+
+
+def test_memories_lose_their_zeros_and_nothing_else() -> None:
+    text = synthesis._verilog(BARE)
+    shorter = synthesis.ZEROS.sub("", text)
+    lost = Counter(text.splitlines()) - Counter(shorter.splitlines())
+    assert len(lost) > 1000
+    assert all(re.fullmatch(r" *(initial begin|end|\S+\[\d+\] = \d+'h0+;)", line) for line in lost)
+    kept = "  initial begin\n    rows[0] = 8'h00;\n    rows[1] = 8'h01;\n  end\n"
+    assert synthesis.ZEROS.sub("", kept) == kept
 
 
 @needs_yosys
