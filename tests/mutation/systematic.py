@@ -98,7 +98,8 @@ class Built:
 
 def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
-    a matrix row in a word, several words of weights, gated clocks, and enables of reads."""
+    a matrix row in a word, several words of weights, gated clocks, and enables of reads. The third one has several
+    pixel lanes, two rows of softmax and four of norm at a time, and parameters of a run."""
     from dovetail.isa.config.resolved import Config
     from dovetail.sw.random.programs.configurations import WHOLE
 
@@ -113,7 +114,22 @@ def models() -> list[tuple[str, Any, str]]:
         bus=64,
         outstanding=4,
     )
-    return [("", WHOLE, "fpga"), ("simulation form: ", wide, "simulation")]
+    rows = Config(
+        ic_lanes=3,
+        oc_lanes=4,
+        pixel_lanes=2,
+        sram="64 KiB",
+        banks=4,
+        stripe=6,
+        requant_lanes=3,
+        vector_lanes=8,
+        softmax=2,
+        norm=4,
+        parameters=3,
+        bus=64,
+        outstanding=3,
+    )
+    return [("", WHOLE, "fpga"), ("simulation form: ", wide, "simulation"), ("rows: ", rows, "fpga")]
 
 
 def build(mutator: Mutator, cache: Path) -> list[Built]:
@@ -316,6 +332,8 @@ def run(mutator: Mutator, args: argparse.Namespace) -> None:
 UNIT_TESTS = {
     "tests/cosim/rtl/test_scaling.py": ("array/requantiser", "vector/rescale", "common/scaler"),
     "tests/hw/array/test_unit.py": ("array/", "common/walk", "common/clocking"),
+    "tests/hw/vector/test_softmax.py": ("vector/softmax", "vector/passes", "vector/scaling"),
+    "tests/hw/vector/test_norm.py": ("vector/norm", "vector/passes", "vector/scaling"),
     "tests/hw/vector/test_unit.py": ("vector/", "common/walk"),
     "tests/hw/array/test_requantiser.py": ("array/requantiser", "common/scaler"),
     "tests/hw/vector/test_rescale.py": ("vector/rescale", "common/scaler"),
