@@ -145,9 +145,9 @@ def test_conversions_of_float_ends_say_how_to_do_without() -> None:
         ir.Host(name=read + made, inputs=(read,), outputs=(made,), label=label, payload=payloads[label])
         for read, made, label in zip("abcd", "bcde", 2 * [*payloads], strict=True)
     )
-    ports = ((ir.Port(name, name, "float32", None, 0, Layout.plain((1, 4))),) for name in "ae")
+    first, last = (ir.Port(name, name, "float32", None, 0, Layout.plain((1, 4))) for name in "ae")
     hint = "; inputs and outputs that are integers need none (`dovetail quantise --integer-ends`)"
-    assert host_reasons(CONFIG, Options(), ir.Graph(*ports, tensors, nodes, "onnx").check()) == {
+    assert host_reasons(CONFIG, Options(), ir.Graph((first,), (last,), tensors, nodes, "onnx").check()) == {
         "ab": f"quantize is not an accelerator operation{hint}",
         "bc": "dequantize is not an accelerator operation",
         "cd": "quantize is not an accelerator operation",

@@ -290,18 +290,18 @@ def test_norms_of_floats(library: Any, columns: int, mean: float, spread: float)
     rng = np.random.default_rng(2)
     rows = rng.normal(mean, spread, (30_000 // columns, columns)).astype(np.float32)
     gain, offset = rng.normal(1, 0.3, (2, columns)).astype(np.float32)
-    epsilon = np.float32(1e-5)
+    epsilon = ctypes.c_float(1e-5)
     sizes = list(map(ctypes.c_size_t, rows.shape))
     for rms in (False, True):
         found = np.empty_like(rows)
         if rms:
-            library.dovetail_rms_norm(ctypes.c_float(epsilon), address(gain), *sizes, address(rows), address(found))
+            library.dovetail_rms_norm(epsilon, address(gain), *sizes, address(rows), address(found))
         else:
             ends = address(gain), address(offset), *sizes, address(rows), address(found)
-            library.dovetail_layer_norm(ctypes.c_float(epsilon), *ends)
+            library.dovetail_layer_norm(epsilon, *ends)
         exact = rows.astype(np.float64)
         distances = exact - (0 if rms else exact.mean(axis=1, keepdims=True))
-        products = distances / np.sqrt((distances**2).mean(axis=1, keepdims=True) + epsilon) * gain
+        products = distances / np.sqrt((distances**2).mean(axis=1, keepdims=True) + epsilon.value) * gain
         wanted = products + (0 if rms else offset)
         largest = np.maximum(np.abs(products), 0 if rms else np.abs(offset)).max(axis=1, keepdims=True)
         assert (np.abs(found - wanted) <= 2**-22 * largest).all()
