@@ -114,10 +114,12 @@ def spread(
     arena: Arena,
     products: int = 1,
     results: Runs | None = None,
+    together: int = 0,
 ) -> Tiling:
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
     as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible. ``products``:
-    of matrices, that follow one another; ``results``: banks for these, if not any that are free."""
+    of matrices, that follow one another; ``results``: banks for these, if not any that are free; ``together``: bytes of
+    one buffer for all weights, if there is to be but one."""
     bank, free = config.bank_bytes, space.free
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
@@ -130,7 +132,7 @@ def spread(
         free = rest if own is None else free
         places.append(tuple(first * bank + i * padded for i in range(len(at))))
     streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling)) * products
-    slots = arena.slots(free, sizes.weights, min(streams, MAX_SLOTS))
-    if len(slots) < len(tiling.weights_at):
+    slots = arena.slots(free, together or sizes.weights, 1 if together else min(streams, MAX_SLOTS))
+    if len(slots) < (1 if together else len(tiling.weights_at)):
         return tiling
     return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])

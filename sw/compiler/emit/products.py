@@ -17,6 +17,9 @@ from dovetail.sw.compiler.plan.residency import apart_of, kept_banks
 from dovetail.sw.compiler.plan.schedule import Space, Tiling
 from dovetail.sw.network import ir
 
+SMALL = 32
+"""Matrices of at most so many beats are loaded together: a load of its own takes longer than what it moves."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -96,14 +99,22 @@ class Products:
         ahead = count if self.ahead or layer.height <= config.oc_lanes else 1
         ahead = 1 if rows and rows.kept is not None else ahead
         cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
+        records, matrices = round_up(records_of(config, layer), config.word_bytes), self.places[1]
+        assert matrices.memory is not None
+        loads: list[Transfer] = []
         if rows and rows.kept is not None:
             start = rows.kept
             yield from rows.tasks(config, start, space, arena)
         elif rows:
-            records = round_up(records_of(config, layer), config.word_bytes)
             (at,) = arena.slots(apart_of(config), records + rows.size, 1)
             cut, start = replace(cut, weights_at=(at,)), at + records
             yield from rows.tasks(config, start, space, arena)
+        elif ahead > 1 and sizes[1] <= SMALL * config.bus_bytes:
+            whole = count * sizes[1]
+            wide = array_layer.spread(config, layer, self.tiling, space, arena, together=records + whole)
+            if wide is not self.tiling:
+                cut, start = wide, wide.weights_at[0] + records
+                loads = [Transfer(matrices.memory, start, whole)]
         buffers = convolution.Buffers(cut) if ahead > 1 or rows else None
         for number in range(count):
             a, b, out = (place.moved(number * size) for place, size in zip(self.places, sizes, strict=True))
@@ -113,7 +124,9 @@ class Products:
             code = convolution.ConvCode(
                 config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix, kept=self.records
             )
-            yield from code.tasks(buffers)
+            for task in code.tasks(buffers):
+                task.loads, loads = [*loads, *task.loads], []
+                yield task
 
 
 def records_of(config: Config, layer: ConvLayer) -> int:

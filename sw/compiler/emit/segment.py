@@ -317,8 +317,16 @@ class Segment:
 
     @property
     def waits_for_stores(self) -> bool:
-        """Whether loads wait for rows that the program itself has stored."""
-        return any(isinstance(node, ir.Update) for node in self.nodes)
+        """Whether loads wait for rows that the program itself has stored: of a variable, or of matrices for products of
+        few rows, between which the array has nothing else to do."""
+        made = {self.roots[name] for node in self.nodes for name in node.outputs}
+        for node in self.nodes:
+            if isinstance(node, ir.Update):
+                return True
+            few = isinstance(node, ir.MatMul) and self.layers[node.name].height <= self.config.oc_lanes
+            if few and self.roots[node.inputs[1]] in made:
+                return True
+        return False
 
     def links(self) -> list[Link]:
         """What cascades could be made of, in order."""

@@ -313,6 +313,14 @@ def test_a_deep_product_is_split_into_passes() -> None:
     assert "of 9001 channels" not in compiled.code.layers[0].tiles
 
 
+@pytest.mark.parametrize(("heads", "columns", "matrices"), [(16, 4, 1), (3, 24, 1), (3, 48, 3)])
+def test_small_matrices_of_products_of_few_rows_are_loaded_together(heads: int, columns: int, matrices: int) -> None:
+    net = RandomNet(5)
+    graph = net.graph(net.matmul(net.input(heads, 1, 6), net.input(heads, 6, columns)))
+    (segment,) = check(graph, Config(ic_lanes=8, oc_lanes=8)).code.segments
+    assert list(segment.words).count(Op.DMA_READ) == 1 + heads + matrices  # records, rows, matrices
+
+
 def test_concatenated_results_need_no_copy() -> None:
     net = RandomNet(5)
     compiled = check(net.graph(concat_in_place(net)), CONFIGS["4x4"])

@@ -25,6 +25,7 @@ from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference
+from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.engine import Engine
 from dovetail.sw.runtime.engines import create
@@ -295,10 +296,20 @@ def test_a_system_does_not_update_in_place() -> None:
         plan_network(decoder(), system_of(CONFIG, CONFIG))
 
 
-def test_loads_overtake_those_of_the_cache() -> None:
+def matrices_made() -> ir.Graph:
+    """Products of one row with matrices that a convolution makes, and a convolution behind them."""
+    net = RandomNet(3)
+    x = net.conv(net.input(1, 1, 1, 32), 64, 1)
+    mixed = net.matmul(net.reshape(x, 16, 1, 4), net.reshape(net.conv(x, 128, 1), 16, 4, 2))
+    return net.graph(net.conv(net.reshape(mixed, 1, 1, 1, 32), 32, 1))
+
+
+@pytest.mark.parametrize("network", ["zoo:decoder_tiny?depth=2&length=64", ""])
+def test_loads_overtake_those_that_wait_for_a_store(network: str) -> None:
     """Weights are loaded before keys that wait for the new row; nothing that LOAD replaces is still to be used."""
     config = Config(sram="512 KiB", bus=64, softmax=1, norm=1, parameters=1)
-    draft, cycles = search(partition(load("zoo:decoder_tiny?depth=2&length=64"), config, Options(effort=0)))
+    graph = load(network) if network else matrices_made()
+    draft, cycles = search(partition(graph, config, Options(effort=0)))
     emitter = draft.emitted(0)
     assert emitter and emitter.cycles == cycles
     assert sorted(emitter.order) == list(range(len(emitter.order))) != emitter.order

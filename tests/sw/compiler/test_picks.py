@@ -85,7 +85,7 @@ def test_cycles() -> None:
     )
     assert (before.report().cycles, after.report().cycles) == (12_276, 11_848)
     assert len(before.code.host_reasons) == 5 and not after.code.host_reasons
-    assert after.report().host_work.cycles == before.report().host_work.starts * 4786 + 4174
+    assert after.report().host_work.cycles == before.report().host_work.starts * 5040 + 4191
 
 
 def test_too_few_parameters() -> None:
