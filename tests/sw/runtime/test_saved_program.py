@@ -109,10 +109,12 @@ def load_program_bytes(data: bytes, path: Path) -> Any:
 
 
 def _free_part(header: str) -> Any:
-    """What follows from the rest: all but the speed of the memory, what the host costs, and what a report makes use of,
-    which is bounded."""
+    """What follows from the rest: all but the speed of the memory, options that leave no trace in this program, and
+    what a report makes use of, which is bounded."""
     found = json.loads(header)
-    del found["metadata"]["least_activations"], found["metadata"]["options"]["host"], found["config"]["memory"]
+    del found["metadata"]["least_activations"], found["config"]["memory"]
+    for option in ("host", "effort", "exact", "keep_weights"):
+        del found["metadata"]["options"][option]
     for layer in found["metadata"]["layers"]:
         del layer["tiles"]
     for operations in found["metadata"]["operations"]:
