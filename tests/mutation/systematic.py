@@ -347,7 +347,7 @@ UNIT_TESTS = {
 }
 """Test files, and the beginnings of the names below hw/ of what each one tests."""
 UNIT_SECONDS = 1800
-"""After which a test counts as failed: far more than any takes on a busy machine, as it is the mutant that must not end."""
+"""After which a test counts as failed: far more than it takes on a busy machine, so that the mutant is the cause."""
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed."""
 
