@@ -9,12 +9,13 @@ from amaranth.lib import wiring
 from dovetail.hw.accelerator import Accelerator
 from dovetail.hw.board.design import BoardDesign
 from dovetail.hw.common.clocking import gated_sources
-from dovetail.hw.common.elaboration import checked, uncollected
+from dovetail.hw.common.elaboration import checked
 from dovetail.hw.memory.sram import simulation_sources
 from dovetail.hw.microcoded.sram import microcoded_sram_verilog, module_of
 from dovetail.hw.next_state import clocked
 from dovetail.hw.replication import replicated
 from dovetail.hw.system.design import SystemDesign
+from dovetail.isa.common.garbage import uncollected
 from dovetail.isa.config.resolved import Config
 
 TOP = "dovetail"
@@ -60,6 +61,8 @@ def simulation_verilog(top: Any, *, name: str, platform: object = None) -> dict[
 
 
 def _convert(design: wiring.Component, name: str, platform: object = None) -> str:
+    # Amaranth keeps most of the millions of objects that a design becomes: collecting takes a third of the time.
+    # Without it 1,024 PEs take 1.1 GB instead of 0.7.
     with checked(), uncollected():
         text: str = verilog.convert(design, name=name, platform=platform, emit_src=False, strip_internal_attrs=True)
     return text

@@ -1,8 +1,6 @@
-"""How hardware is made: Amaranth's warnings are errors, as each told of a fault whenever there was one; and garbage
-stays for later."""
+"""Amaranth's warnings about what hardware is made of, as errors: each told of a fault whenever there was one."""
 
 import contextlib
-import gc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,16 +29,3 @@ def checked() -> Iterator[None]:
             frames = extract_tb(warning.__traceback__)
             own = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(path) for path in OTHERS)]
             raise ElaborationError(f"{own[-1].filename}:{own[-1].lineno}: {warning}") from warning
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Python looks for no cycles of garbage in here. Amaranth keeps most of the millions of objects that a design
-    becomes, so looking for garbage takes a third of the time; without, 1,024 PEs take 1.1 GB instead of 0.7."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()

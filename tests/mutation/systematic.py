@@ -430,6 +430,7 @@ def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
     alive: list[Mutant] = []
     explained: list[Mutant] = []
     total: Counter[str] = Counter()
+    complete: list[str] = []
     for file in sorted({m[0] for m in known}):
         here = [m for m in known if m[0] == file]
         count: Counter[str] = Counter(mutants=len(here))
@@ -447,14 +448,18 @@ def report(known: list[Mutant], outcomes: dict[Mutant, Outcome]) -> str:
                 count["waiting"] += kind == "alive" and not outcome.unit_tests
             count[kind] += 1
         total += count
+        complete += [f"`{file}`"] if count["run"] == len(here) else []
         rows.append(_row(f"`hw/{file}`", count))
+    sample = (
+        f"all of {', '.join(complete)}, of the others a random sample" if complete else "a random sample of all files"
+    )
     share = 100 * total["alive"] / max(1, total["run"])
     text = ["# Mutants of the RTL", ""]
     text += [
         "Made by `python -m tests.mutation.systematic --report docs/mutants.md`, from what its runs have found; see",
         "[verification](verification.md#systematic-mutants). Faults planted by hand are in [mutations](mutations.md).",
         "",
-        f"Of {total['mutants']:,} mutants {total['run']:,} were run, a random sample of all files.",
+        f"Of {total['mutants']:,} mutants {total['run']:,} were run, {sample}.",
         f"Not run: {total['mutants'] - total['run']:,}.",
         f"Of those that were run {total['programs']:,} were noticed by random programs or faults in lockstep,",
         f"{total['tests']:,} more by unit tests; {total['explained']:,} change nothing that can be noticed;",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +17,7 @@ from dovetail.flows.explore.pricing import systems
 from dovetail.flows.explore.pricing.cost import Cost, Outcome
 from dovetail.flows.explore.space.deployment import Deployment, Design
 from dovetail.flows.explore.space.networks import SpaceNetwork
+from dovetail.isa.common.garbage import uncollected
 from dovetail.sw.analysis.cost.activity import activity_of
 from dovetail.sw.compiler.partition.host_cost import HostCost
 from dovetail.sw.compiler.plan import schedule_cache
@@ -113,7 +112,7 @@ def evaluate(name: str, network: str, config: Design) -> Outcome:
             f"workers must have the Dovetail that started the sweep ({session.version}), not {version()}; install the"
             " same source there, and start workers anew when it changes"
         )
-    with _one_at_a_time, _no_collector():
+    with _one_at_a_time, uncollected():  # collecting takes a fifth of the compiler's time
         schedule_cache.use(session.schedules)
         start = time.thread_time()
         try:
@@ -122,14 +121,3 @@ def evaluate(name: str, network: str, config: Design) -> Outcome:
             lost = isinstance(error, MemoryError)
             return Outcome(None, first_line(error), lost, time.thread_time() - start)
         return Outcome(cost, seconds=time.thread_time() - start)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Defer cyclic garbage collection until the point is done. The compiler makes hundreds of thousands of objects and
-    hardly any cycles: looking through them again and again takes a fifth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

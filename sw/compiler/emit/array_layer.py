@@ -132,7 +132,10 @@ def spread(
         free = rest if own is None else free
         places.append(tuple(first * bank + i * padded for i in range(len(at))))
     streams = ceil_div(layer.out_channels, tiling.out_channels) * len(passes_of(layer, tiling)) * products
-    slots = arena.slots(free, together or sizes.weights, 1 if together else min(streams, MAX_SLOTS))
-    if len(slots) < (1 if together else len(tiling.weights_at)):
+    size, least, most = (
+        (together, 1, 1) if together else (sizes.weights, len(tiling.weights_at), min(streams, MAX_SLOTS))
+    )
+    slots = arena.slots(free, size, most)
+    if len(slots) < least:
         return tiling
     return replace(tiling, input_at=places[0], weights_at=tuple(slots), output_at=places[1])

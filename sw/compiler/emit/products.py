@@ -99,8 +99,10 @@ class Products:
         ahead = count if self.ahead or layer.height <= config.oc_lanes else 1
         ahead = 1 if rows and rows.kept is not None else ahead
         cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
-        records, matrices = round_up(records_of(config, layer), config.word_bytes), self.places[1]
-        assert matrices.memory is not None
+        records = round_up(records_of(config, layer), config.word_bytes)
+        (rows_at, matrices_at, results_at), (row_bytes, matrix_bytes, result_bytes) = self.places, sizes
+        memory = matrices_at.memory
+        assert memory is not None
         loads: list[Transfer] = []
         if rows and rows.kept is not None:
             start = rows.kept
@@ -109,18 +111,17 @@ class Products:
             (at,) = arena.slots(apart_of(config), records + rows.size, 1)
             cut, start = replace(cut, weights_at=(at,)), at + records
             yield from rows.tasks(config, start, space, arena)
-        elif ahead > 1 and sizes[1] <= SMALL * config.bus_bytes:
-            whole = count * sizes[1]
+        elif ahead > 1 and matrix_bytes <= SMALL * config.bus_bytes:
+            whole = count * matrix_bytes
             wide = array_layer.spread(config, layer, self.tiling, space, arena, together=records + whole)
             if wide is not self.tiling:
                 cut, start = wide, wide.weights_at[0] + records
-                loads = [Transfer(matrices.memory, start, whole)]
+                loads = [Transfer(memory, start, whole)]
         buffers = convolution.Buffers(cut) if ahead > 1 or rows else None
         for number in range(count):
-            a, b, out = (place.moved(number * size) for place, size in zip(self.places, sizes, strict=True))
-            assert b.memory is not None
-            inside = None if start is None else start + number * sizes[1]
-            matrix = convolution.Matrix(b.memory, self.node.zero_b, inside)
+            a, out = rows_at.moved(number * row_bytes), results_at.moved(number * result_bytes)
+            inside = None if start is None else start + number * matrix_bytes
+            matrix = convolution.Matrix(memory + number * matrix_bytes, self.node.zero_b, inside)
             code = convolution.ConvCode(
                 config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix, kept=self.records
             )

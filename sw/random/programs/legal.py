@@ -146,8 +146,9 @@ def _add_operation(builder: Builder, op: Op) -> None:
         made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
         table = made[: values["B_BYTES"]]
         builder.load(builder.constant(table), values["B_ADDR"], len(table))
+    share = 0.8 if passes else 0.4
     for name in operands:
-        size, share = values.get(f"{name}_BYTES", 0), 0.8 if passes else 0.4
+        size = values.get(f"{name}_BYTES", 0)
         if 0 < size < DATA_BYTES // 4 and values[f"{name}_ADDR"] + size <= config.sram and rng.random() < share:
             builder.load(rng.randrange(DATA_BYTES - size), values[f"{name}_ADDR"], size)
     builder.emit(op, values)

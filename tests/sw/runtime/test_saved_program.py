@@ -103,18 +103,26 @@ def test_every_value_is_checked(program: bytes, tmp_path: Path) -> None:
     assert len(taken) < count / 10
 
 
+def test_exact_leaves_no_trace_where_nothing_is_near(program: bytes, tmp_path: Path) -> None:
+    """So no reader can tell whether the header is right about it."""
+    path = tmp_path / "net.dvt"
+    compile_network(NETWORK, CONFIG, exact=True).save(path)
+    assert path.read_bytes() == repacked(
+        program, lambda header: header["metadata"]["options"].update(exact=True), bytes
+    )
+
+
 def load_program_bytes(data: bytes, path: Path) -> Any:
     path.write_bytes(data)
     return load_program(path)
 
 
 def _free_part(header: str) -> Any:
-    """What follows from the rest: all but the speed of the memory, options that leave no trace in this program, and
-    what a report makes use of, which is bounded."""
+    """What follows from the rest: all but the speed of the memory, what the host costs, whether results must be exact
+    (here they are anyway), and what a report makes use of, which is bounded."""
     found = json.loads(header)
-    del found["metadata"]["least_activations"], found["config"]["memory"]
-    for option in ("host", "effort", "exact", "keep_weights"):
-        del found["metadata"]["options"][option]
+    del found["metadata"]["least_activations"], found["metadata"]["options"]["host"], found["config"]["memory"]
+    del found["metadata"]["options"]["exact"]
     for layer in found["metadata"]["layers"]:
         del layer["tiles"]
     for operations in found["metadata"]["operations"]:

@@ -15,12 +15,6 @@ int32_t dovetail_clamp(int64_t value, int32_t lo, int32_t hi)
     return (int32_t)(low > lo ? low : lo);
 }
 
-/* value / 2^shift, rounded down. */
-static int64_t floor_shift(int64_t value, int32_t shift)
-{
-    return value < 0 ? ~(~value >> shift) : value >> shift;
-}
-
 /* magnitude / 2^shift, ties to even. */
 static uint64_t even_shift(uint64_t magnitude, int32_t shift)
 {
@@ -59,7 +53,7 @@ static int64_t scale_tflite(int32_t value, int32_t mult, int32_t shift)
     if (lifted < 0 && right)
         bias -= (int64_t)1 << 31;
     /* Two floors, of 31 bits and of `right`, are one. */
-    return floor_shift(floor_shift((int64_t)lifted * mult + bias, 31), right);
+    return dovetail_floor_shift(dovetail_floor_shift((int64_t)lifted * mult + bias, 31), right);
 }
 
 static int64_t scale_onnx(int32_t value, int32_t mult, int32_t shift)

@@ -38,6 +38,12 @@ struct dovetail_sum_rule {
     int32_t lo, hi;
 };
 
+/* value / 2^shift, rounded down. */
+static inline int64_t dovetail_floor_shift(int64_t value, int32_t shift)
+{
+    return value < 0 ? ~(~value >> shift) : value >> shift;
+}
+
 /* The low 32 bits as a signed integer. */
 int32_t dovetail_wrap(uint32_t value);
 

@@ -98,12 +98,6 @@ void dovetail_softmax_float(size_t outer, size_t count, size_t inner, const floa
             softmax_row(count, inner, in + i * count * inner + j, out + i * count * inner + j);
 }
 
-/* value / 2^shift, rounded down. */
-static int64_t floor_shift(int64_t value, int32_t shift)
-{
-    return value < 0 ? ~(~value >> shift) : value >> shift;
-}
-
 /* What a float's bits say: its sign and mantissa, of which one is 2^(exponent - WHOLE). */
 static int32_t mantissa_of(union dovetail_float number, int32_t *exponent)
 {
@@ -123,7 +117,7 @@ static int64_t distance_of(float value, int32_t largest, int64_t mean)
     const union dovetail_float number = {value};
     int32_t exponent, mantissa = mantissa_of(number, &exponent), down = largest - exponent;
     int64_t steps = down > 31 ? 0 : mantissa * (INT64_C(1) << FINER);
-    return floor_shift(steps, down > 31 ? 0 : down) - mean;
+    return dovetail_floor_shift(steps, down > 31 ? 0 : down) - mean;
 }
 
 /* 2^exponent, among the normal numbers. */
@@ -141,11 +135,11 @@ static float with_offset(int64_t value, int32_t exponent, float offset)
         return offset;
     int32_t place, mantissa = mantissa_of(number, &place), up = place - WHOLE - exponent;
     if (up > MOST_UP) { /* the offset is so large that bits of the value are lost */
-        value = up - MOST_UP > 63 ? 0 : floor_shift(value, up - MOST_UP);
+        value = up - MOST_UP > 63 ? 0 : dovetail_floor_shift(value, up - MOST_UP);
         exponent += up - MOST_UP;
         up = MOST_UP;
     }
-    value += up >= 0 ? mantissa * (INT64_C(1) << up) : up < -31 ? 0 : floor_shift(mantissa, -up);
+    value += up >= 0 ? mantissa * (INT64_C(1) << up) : up < -31 ? 0 : dovetail_floor_shift(mantissa, -up);
     uint64_t size = (uint64_t)(value < 0 ? -value : value);
     if (!size)
         return 0;
@@ -190,7 +184,7 @@ static void norm_row(int centred, float epsilon, const float *gain, const float 
         half--;
     half = (half + 1) / 2; /* the bits of a distance for whose squares there is room */
     for (size_t i = 0; i < columns; i++) {
-        int32_t distance = (int32_t)floor_shift(distance_of(in[i], largest, mean), cut + 31 - half);
+        int32_t distance = (int32_t)dovetail_floor_shift(distance_of(in[i], largest, mean), cut + 31 - half);
         squares += (uint64_t)((int64_t)distance * distance);
     }
     const double step = power_of_two(largest - WHOLE - FINER + cut);
@@ -200,8 +194,8 @@ static void norm_row(int centred, float epsilon, const float *gain, const float 
     const int32_t by = (int32_t)(factor.bits >> (DOUBLE_MANTISSA - 30) | 1 << 30) & INT32_MAX;
     for (size_t i = 0; i < columns; i++) {
         const union dovetail_float number = {gain[i]};
-        int64_t distance = floor_shift(distance_of(in[i], largest, mean), cut);
-        int64_t product = floor_shift(distance * by, 32) * mantissa_of(number, &exponent);
+        int64_t distance = dovetail_floor_shift(distance_of(in[i], largest, mean), cut);
+        int64_t product = dovetail_floor_shift(distance * by, 32) * mantissa_of(number, &exponent);
         out[i] = with_offset(product, unit + exponent, offset ? offset[i] : 0);
     }
 }
