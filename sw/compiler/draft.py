@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.compiler.plan import choices, residency
 from dovetail.sw.compiler.plan.cascades import Traffic, choose
-from dovetail.sw.compiler.plan.choices import Choice
+from dovetail.sw.compiler.plan.choices import Choice, Way
 from dovetail.sw.compiler.plan.smaller import smaller
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -65,11 +65,10 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    way = Way(choice.effort, choice.resident, choice.wide, choice.rows, choice.keeps)
-    if choice.sram not in sizes or way not in _ways(partition):
+    if choice.sram not in sizes or choice.way not in _ways(partition):
         return None
     try:
-        draft = Draft(sizes[choice.sram], *way)
+        draft = Draft(sizes[choice.sram], *choice.way)
     except CompileError:
         return None
     found = draft.cascaded() if choice.cascaded else draft
@@ -127,23 +126,6 @@ def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int
     return best, limit or 0
 
 
-class Way(NamedTuple):
-    """A way to make a draft: its effort, whether tensors may stay in SRAM, whether the tasks of many steps run beside
-    each other, and if these go along rows, the rows of a tile; banks for weights that stay from run to run
-    (`Segment`)."""
-
-    effort: int
-    resident: bool
-    wide: bool = False
-    rows: int = 0
-    keeps: int = 0
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
-        return bool(self.rows or self.keeps)
-
-
 def _ways(partition: Partition) -> list[Way]:
     """Those of the programs to choose from."""
     options = partition.options
@@ -152,13 +134,16 @@ def _ways(partition: Partition) -> list[Way]:
     efforts = range(options.effort + 1)
     if options.keep_tensors:
         return [Way(effort, False) for effort in efforts]
-    keeping = (Way(effort, True, keeps=keeps) for keeps in _keeps(partition) for effort in efforts)
-    found = [Way(0, False), *keeping, *(Way(effort, True) for effort in efforts)]
-    if partition.config.serial:
-        return found
-    if partition.updates:
-        return [*found, *(Way(effort, True, True) for effort in efforts)]
-    return [*found, *(Way(0, True, True, rows) for rows in _tiles(partition))]
+    keeping = [Way(effort, True, keeps=keeps) for keeps in _keeps(partition) for effort in efforts]
+    found = [*keeping, *(Way(effort, True) for effort in efforts)]
+    if partition.updates and not partition.config.serial:
+        found += [Way(effort, True, True) for effort in efforts]
+    elif not partition.config.serial:
+        found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
+    if any(isinstance(node, ir.MatMul) for step in partition.steps if step.is_program for node in step.nodes):
+        found += [way._replace(by_bank=True) for way in found if way.effort == options.effort and not way.by_bank]
+        found += [way._replace(matrices=True) for way in found if way.by_bank]
+    return [Way(0, False), *found]
 
 
 def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
@@ -205,10 +190,18 @@ class Draft:
     """
 
     def __init__(
-        self, partition: Partition, effort: int, resident: bool, wide: bool = False, rows: int = 0, keeps: int = 0
+        self,
+        partition: Partition,
+        effort: int,
+        resident: bool,
+        wide: bool = False,
+        rows: int = 0,
+        keeps: int = 0,
+        by_bank: bool = False,
+        matrices: bool = False,
     ) -> None:
         options = replace(partition.options, effort=effort)
-        self.partition, self.way = partition, Way(effort, resident, wide, rows, keeps)
+        self.partition, self.way = partition, Way(effort, resident, wide, rows, keeps, by_bank, matrices)
         alone = sum(step.is_program for step in partition.steps) == 1
         self.segments = [
             Segment(
@@ -221,6 +214,8 @@ class Draft:
                 rows=rows,
                 alone=alone,
                 keeps=keeps,
+                by_bank=by_bank,
+                matrices=matrices,
             )
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
@@ -276,7 +271,7 @@ class Draft:
         cascades, saved = self.cascades
         bands = in_bands(self.partition, cascades) if saved > 0 else None
         try:
-            return Draft(bands, self.way.effort, resident=True) if bands else None
+            return Draft(bands, *self.way) if bands else None
         except CompileError:
             return None
 
@@ -291,7 +286,7 @@ class Draft:
         """What it is known by, if it takes ``cycles``; None where more would have to be remembered: tensors' places."""
         draft = self._inner or self
         cascaded = self.partition.whole is not None
-        choice = Choice(draft.partition.config.sram, *self.way, cascaded, cycles)
+        choice = Choice(draft.partition.config.sram, self.way, cascaded, cycles)
         return None if self._later else choice
 
     def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
@@ -401,7 +396,7 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
 
 def _price(drafts: Iterable[Draft]) -> int:
     """The least estimate of effort 0."""
-    return min(draft.price + draft.unpriced for draft in drafts if not draft.way.effort)
+    return min(draft.price + draft.unpriced for draft in drafts if not draft.way.effort and not draft.way.matrices)
 
 
 def _worth_trying(drafts: list[Draft]) -> list[Draft]:
@@ -413,9 +408,9 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
     """
     if any(draft.fused for draft in drafts):
         return drafts
-    least = min(draft.price for draft in drafts if not draft.way.effort)
+    least = min(draft.price for draft in drafts if not draft.way.effort and not draft.way.matrices)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
-    return [one for one in drafts if one.way.effort or one.way.wide or one.way.keeps or one.price <= limit]
+    return [one for one in drafts if any((*one.way[2:], one.way.effort)) or one.price <= limit]
 
 
 def _transfer(partition: Partition, node: ir.Node) -> int:
@@ -428,7 +423,7 @@ def _schedule(segment: Segment) -> Hashable:
     """All that a segment's words depend on but addresses in system memory."""
     stages = tuple(tuple(node.name for node in stage.nodes) for stage in segment.stages)
     kept = tuple(segment.kept.items())
-    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items()), kept
+    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items()), kept, segment.by_bank
 
 
 class Constants:

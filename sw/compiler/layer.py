@@ -33,7 +33,8 @@ class ConvLayer:
     weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
     :meth:`computed`. ``columns``: of the input, that a word of a depthwise layer has beside each other. ``beside``:
     pixels that are one to the array then, which has all of their channels. ``down``: of a depthwise layer, the array
-    goes along columns: its rows are columns of the plane and of the kernel.
+    goes along columns: its rows are columns of the plane and of the kernel. ``inside``: of a product, all of its matrix
+    is in SRAM.
     """
 
     height: int
@@ -61,6 +62,7 @@ class ConvLayer:
     columns: int = 1
     beside: int = 1
     down: bool = False
+    inside: bool = False
 
     @property
     def separable(self) -> bool:
@@ -194,8 +196,8 @@ class ConvLayer:
         return [number in numbers for number in range(ceil_div(self.out_channels, block))]
 
     def weight_bytes(self, config: Config, out_channels: Count, in_channels: Count) -> Count:
-        """SRAM that a tile's weights take: the weight stream, and for a matrix product the matrix."""
-        matrix = out_channels * in_channels if self.mode == "matmul" else 0
+        """SRAM that a tile's weights take: the weight stream, and for a matrix product its part of the matrix."""
+        matrix = out_channels * in_channels if self.mode == "matmul" and not self.inside else 0
         return self.stream_bytes(config, out_channels, in_channels) + matrix
 
     def input_rows(self, first: int, rows: int) -> tuple[int, int, int]:

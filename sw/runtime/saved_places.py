@@ -136,19 +136,17 @@ class Places:
     def least(self, nodes: Sequence[ir.Node], *, keep: bool) -> tuple[int, int]:
         """Bounds of the bytes that any placement needs. They depend on which nodes follow another one tile by tile:
         none at least, at most all that might. ``keep``: every tensor must be readable at the end."""
-        number = {node.outputs[0]: index for index, node in enumerate(nodes)}
+        roots = self.partition.roots
+        number = {roots[node.outputs[0]]: index for index, node in enumerate(nodes)}
         follows = {}
         for node in nodes:
-            heads = [number[name] for name in node.inputs if name in number]
+            heads = [number[roots[name]] for name in node.inputs if roots[name] in number]
             heads = [index for index in heads if isinstance(nodes[index], ir.Conv | ir.Depthwise)]
             if heads and isinstance(node, ir.Pointwise):
                 follows[node.name] = nodes[min(heads)]
-        stored = {self.partition.roots[name] for name in self.where}
+        stored, graph, steps = {roots[name] for name in self.where}, self.partition.graph, self.partition.steps
         found = (
-            memory.buffers_of(
-                self.partition.graph, self.partition.steps, self.partition.roots, stored, keep=keep, follows=chosen
-            )[0]
-            for chosen in ({}, follows)
+            memory.buffers_of(graph, steps, roots, stored, keep=keep, follows=chosen)[0] for chosen in ({}, follows)
         )
         least, most = (memory.least(buffers.values()) for buffers in found)
         return least, most

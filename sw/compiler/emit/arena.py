@@ -6,6 +6,7 @@ from itertools import product
 from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, format_bytes
 from dovetail.isa.config.resolved import Config
@@ -19,6 +20,8 @@ Runs = tuple[tuple[int, int], ...]
 _CELLS = 16
 """Cells of a bank. Uses are told apart by cell."""
 _TAKEN = 1 << 60
+_MANY = 1 << 29
+"""More than the operations of a program."""
 _PENDING = 8
 """Regions that are cached, as the same ones tend to recur."""
 
@@ -55,10 +58,13 @@ class Arena:
         Whether areas of less than a bank may share one.
     first
         Operations that have been; with one, `keep` knows what to keep from the beginning.
+    by_bank
+        Whether buffers go to the banks that have been out of use for longest: a load would wait for the port of a bank
+        that is in use.
     """
 
-    def __init__(self, config: Config, *, small: bool = False, first: int = 0) -> None:
-        self.small = small
+    def __init__(self, config: Config, *, small: bool = False, first: int = 0, by_bank: bool = False) -> None:
+        self.small, self.by_bank = small, by_bank
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
         self._last = [0] * (config.sram // self.cell)
@@ -136,7 +142,10 @@ class Arena:
         width = ceil_div(size, self.cell)
         if width > len(last):
             return []
-        latest, found = np.lib.stride_tricks.sliding_window_view(last, width).max(axis=1), list[int]()
+        latest, found = _highest(last, width), list[int]()
+        if self.by_bank:
+            banks = used.reshape(-1, self.per_bank).max(axis=1).repeat(self.per_bank)
+            latest = np.where(latest == _TAKEN, _TAKEN, _highest(banks, width) * _MANY + latest)
         while len(found) < most:
             start = int(latest.argmin())
             if latest[start] == _TAKEN:
@@ -144,6 +153,12 @@ class Arena:
             latest[max(start - width + 1, 0) : start + width] = _TAKEN  # all that overlap it
             found.append(start * self.cell)
         return found
+
+
+def _highest(last: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    """The highest number of so many cells in a row, from each one on."""
+    found: NDArray[np.int64] = np.lib.stride_tricks.sliding_window_view(last, width).max(axis=1)
+    return found
 
 
 def _cells_of(free: Iterable[tuple[int, int]], per_bank: int) -> list[slice]:

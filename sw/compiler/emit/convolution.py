@@ -22,10 +22,10 @@ from dovetail.sw.network import ir
 
 @dataclass(frozen=True)
 class Matrix:
-    """The second operand of a matrix product: its place in system memory, and its zero point; ``sram``: where it is
-    when the product begins, if all of it is there."""
+    """The second operand of a matrix product: its place in system memory, if it has one, and its zero point; ``sram``:
+    where it is when the product begins, if all of it is there."""
 
-    address: int
+    address: int | None
     zero: int
     sram: int | None = None
 
@@ -254,6 +254,7 @@ class ConvCode:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""
         layer = self.layer
         (outer, pitch), inner = ((col, layer.channels), part) if layer.transposed else ((part, layer.out_channels), col)
+        assert matrix.address is not None
         start = matrix.address + outer[0] * pitch + inner[0]
         if inner[1] == pitch:
             return Transfer(start, at, outer[1] * pitch)

@@ -40,7 +40,7 @@ def emit(
     """
     more = sum(map(segment.least_operations, segment.stages))
     order, gathered = Order(segment.config), list[Task]()
-    arena = Arena(segment.config, small=segment.wide, first=int(segment.rows > 0))
+    arena = Arena(segment.config, small=segment.wide, first=int(segment.rows > 0), by_bank=segment.by_bank)
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
         arena.keep(segment.needed_next(number))
@@ -77,8 +77,7 @@ class _Lowering:
         found = []
         for name, resident in self.plan.loaded.items():
             if resident.begin == number:
-                at = resident.bank * self.config.bank_bytes + resident.skip
-                found.append(Transfer(self.where[name], at, self.graph.tensors[name].size))
+                found.append(Transfer(self.where[name], resident.at(self.config), self.graph.tensors[name].size))
         return found
 
     def pick(self, tasks: Iterable[Task]) -> None:
@@ -223,5 +222,5 @@ class _Lowering:
         resident = self.plan.residents.get(root)
         offset = part.offset if part else 0
         memory = self.where.get(name) if root in segment.stored else None
-        sram = resident.bank * self.config.bank_bytes + resident.skip + offset if resident else None
+        sram = resident.at(self.config) + offset if resident else None
         return Place(memory, sram, part.pitch if part else self.graph.tensors[name].shape[-1])

@@ -95,33 +95,31 @@ class Products:
         tensors = [self.graph.tensors[name] for name in (*self.node.inputs, *self.node.outputs)]
         sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
         count = tensors[0].size // sizes[0]
+        matrices_at, matrix_bytes = self.places[1], sizes[1]
+        start = rows.kept if rows else matrices_at.sram
         # Of few rows the array waits for the matrices: they are loaded ahead of the products before.
-        ahead = count if self.ahead or layer.height <= config.oc_lanes else 1
-        ahead = 1 if rows and rows.kept is not None else ahead
-        cut, start = array_layer.spread(config, layer, self.tiling, space, arena, ahead), None
+        few = self.ahead or layer.height <= config.oc_lanes
+        ahead = count if few and start is None else 1
+        cut = array_layer.spread(config, layer, self.tiling, space, arena, ahead)
+        shared = start is not None or ahead > 1 or rows is not None
         records = round_up(records_of(config, layer), config.word_bytes)
-        (rows_at, matrices_at, results_at), (row_bytes, matrix_bytes, result_bytes) = self.places, sizes
-        memory = matrices_at.memory
-        assert memory is not None
         loads: list[Transfer] = []
-        if rows and rows.kept is not None:
-            start = rows.kept
-            yield from rows.tasks(config, start, space, arena)
-        elif rows:
-            (at,) = arena.slots(apart_of(config), records + rows.size, 1)
-            cut, start = replace(cut, weights_at=(at,)), at + records
+        if rows:
+            if start is None:
+                (at,) = arena.slots(apart_of(config), records + rows.size, 1)
+                cut, start = replace(cut, weights_at=(at,)), at + records
             yield from rows.tasks(config, start, space, arena)
         elif ahead > 1 and matrix_bytes <= SMALL * config.bus_bytes:
             whole = count * matrix_bytes
             wide = array_layer.spread(config, layer, self.tiling, space, arena, together=records + whole)
-            if wide is not self.tiling:
+            if wide is not self.tiling and matrices_at.memory is not None:
                 cut, start = wide, wide.weights_at[0] + records
-                loads = [Transfer(memory, start, whole)]
-        buffers = convolution.Buffers(cut) if ahead > 1 or rows else None
+                loads = [Transfer(matrices_at.memory, start, whole)]
+        buffers = convolution.Buffers(cut) if shared else None
         for number in range(count):
-            a, out = rows_at.moved(number * row_bytes), results_at.moved(number * result_bytes)
+            a, b, out = (place.moved(number * size) for place, size in zip(self.places, sizes, strict=True))
             inside = None if start is None else start + number * matrix_bytes
-            matrix = convolution.Matrix(memory + number * matrix_bytes, self.node.zero_b, inside)
+            matrix = convolution.Matrix(b.memory, self.node.zero_b, inside)
             code = convolution.ConvCode(
                 config, layer, cut, self.node.requant, self.index, a, out, self.constants, matrix, kept=self.records
             )

@@ -58,6 +58,10 @@ class Segment:
         Whether no other program runs before these nodes do again, so that something may stay in SRAM until then.
     keeps
         Banks for weights that stay there until then, where no variables are updated in place.
+    by_bank
+        Whether buffers for weights go to the banks that have been out of use for longest, see `Arena`.
+    matrices
+        Whether matrices of products are among the tensors that may stay in SRAM, and small tensors share banks.
 
     Raises
     ------
@@ -77,14 +81,16 @@ class Segment:
         rows: int = 0,
         alone: bool = False,
         keeps: int = 0,
+        by_bank: bool = False,
+        matrices: bool = False,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
         self.layers, self.updates, self.picked = partition.layers, partition.updates, partition.picked
         self.outside = stored
-        self.rows = rows if wide else 0
+        self.rows, self.by_bank = rows if wide else 0, by_bank
         self.wide = wide and (rows > 0 or any(isinstance(node, ir.Update) for node in nodes))
-        self._in_stages = Stages(partition, keeps)
+        self._in_stages = Stages(partition, keeps, matrices=matrices)
         self.updates_only = self.wide and not rows
         together = resident and not self.updates_only
         self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]
@@ -109,6 +115,7 @@ class Segment:
             apart=(kept or CACHES) * apart,
             kept=kept,
             along_rows=rows > 0,
+            shares=matrices,
         )
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
@@ -119,6 +126,8 @@ class Segment:
         self.stored = {name for work in works for name in (*work.reads, work.writes)}
         self.stored -= self.plan.residents.keys() - stored - self.plan.loaded.keys()
         self.stored &= set(roots.values())
+        layers = {stage.head.name: self.plan.layer(number) for number, stage in enumerate(self.stages)}
+        self.layers = {**self.layers, **{name: layer for name, layer in layers.items() if layer}}
         self.tilings: dict[str, tiling.Tiling] = {}
         for number, stage in enumerate(self.stages):
             if stage.head.name in self.layers:
@@ -317,8 +326,9 @@ class Segment:
 
     @property
     def waits_for_stores(self) -> bool:
-        """Whether loads wait for rows that the program itself has stored: of a variable, or of matrices for products of
-        few rows, between which the array has nothing else to do."""
+        """Whether loads may wait for rows that the program itself has stored: of a variable, or of matrices for
+        products of few rows, between which the array has nothing else to do. Also if these stay in SRAM: weights go
+        before operands that are still to be made."""
         made = {self.roots[name] for node in self.nodes for name in node.outputs}
         for node in self.nodes:
             if isinstance(node, ir.Update):

@@ -45,11 +45,13 @@ class Stages:
         What is compiled.
     keeps
         Banks that no stage has.
+    matrices
+        Whether matrices of products may stay in SRAM.
     """
 
-    def __init__(self, partition: Partition, keeps: int) -> None:
+    def __init__(self, partition: Partition, keeps: int, *, matrices: bool) -> None:
         self.config, self.graph, self.roots = partition.config, partition.graph, partition.roots
-        self.parts, self.layers, self.keeps = partition.parts, partition.layers, keeps
+        self.parts, self.layers, self.keeps, self.matrices = partition.parts, partition.layers, keeps, matrices
 
     def fused(self, nodes: Sequence[ir.Node], stored: set[str]) -> list[Stage]:
         """The nodes in order, element-wise ones, and those that pool over the whole plane, behind the convolution that
@@ -91,8 +93,8 @@ class Stages:
         reads = tuple(self.roots[name] for name in (*self._inputs(node), *operands))
         layer, writes = self.layers.get(node.name), self.roots[last.outputs[0]]
         bound: set[str] = set()
-        if isinstance(node, ir.MatMul):
-            bound = {reads[1]}
+        if isinstance(node, ir.MatMul) and (reads[0] == reads[1] or not self.matrices):
+            bound = {reads[1]}  # rows and matrix are read at the same time, from different banks
         elif isinstance(node, ir.Update):
             bound = {writes}
         elif isinstance(node, ir.Move) and not self.config.vector:

@@ -15,17 +15,32 @@ _MAX_CHOICES = 1 << 12
 """Choices that are kept in this process."""
 
 
-class Choice(NamedTuple):
-    """A plan: the SRAM that it was made for, in bytes; its effort; whether tensors stay in SRAM; whether the tasks
-    of many steps run beside each other, and the rows of a tile if these go along rows; banks of weights that stay from
-    run to run; whether layers run band by band; and the cycles of its program."""
+class Way(NamedTuple):
+    """A way to make a plan: its effort; whether tensors may stay in SRAM; whether the tasks of many steps run beside
+    each other, and the rows of a tile if these go along rows; banks for weights that stay from run to run; whether
+    buffers keep away from banks in use; and whether matrices of products are among the tensors that stay (`Segment`).
+    """
 
-    sram: int
     effort: int
     resident: bool
-    wide: bool
-    rows: int
-    keeps: int
+    wide: bool = False
+    rows: int = 0
+    keeps: int = 0
+    by_bank: bool = False
+    matrices: bool = False
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
+        return bool(self.rows or self.keeps or self.matrices)
+
+
+class Choice(NamedTuple):
+    """A plan: the SRAM that it was made for, in bytes; the way; whether layers run band by band; and the cycles of its
+    program."""
+
+    sram: int
+    way: Way
     cascaded: bool
     cycles: int
 
@@ -62,8 +77,13 @@ def forget() -> None:
 
 def _read(value: Any) -> Choice | None:
     """A choice that was written; None if it has another form."""
-    with suppress(TypeError):
-        choice = Choice(*value)
-        if all(type(part) is Choice.__annotations__[name] for name, part in zip(choice._fields, choice, strict=True)):
+    with suppress(TypeError, ValueError):
+        sram, way, cascaded, cycles = value
+        choice = Choice(sram, Way(*way), cascaded, cycles)
+        if _is_typed(choice) and _is_typed(choice.way):
             return choice
     return None
+
+
+def _is_typed(found: Choice | Way) -> bool:
+    return all(type(part) is found.__annotations__[name] for name, part in zip(found._fields, found, strict=True))

@@ -219,7 +219,7 @@ def _plane(
 def _load_weights(config: Config, layer: ConvLayer, out_channels: Number, in_channels: Number) -> Number:
     latency = config.like_fixed.read_latency
     stream = _transfer(config, latency, layer.stream_bytes(config, out_channels, in_channels))
-    if layer.mode != "matmul":
+    if layer.mode != "matmul" or layer.inside:
         return stream
     (outer, pitch), inner = (in_channels, layer.out_channels), out_channels
     if layer.transposed:

@@ -33,7 +33,7 @@ def exact(config: Config, layer: ConvLayer, space: Space, tiling: Tiling) -> int
 
 def within(config: Config, layer: ConvLayer, space: Space, tiling: Tiling, limit: int | None) -> int | None:
     """The exact price; None, as soon as that is sure, if it is more than ``limit``."""
-    matrix = convolution.Matrix(MATRIX, 0) if layer.mode == "matmul" else None
+    matrix = convolution.Matrix(MATRIX, 0, space.matrix_at) if layer.mode == "matmul" else None
     emitter, most = Emitter(config), None if limit is None else 2 * limit
     for number in range(2):
         source = Place(ACTIVATIONS[number], space.input_at, layer.channels)

@@ -6,8 +6,8 @@ whichever is longest.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
@@ -60,6 +60,10 @@ class Resident:
     begin: int
     end: int
     skip: int = 0
+
+    def at(self, config: Config) -> int:
+        """Its SRAM address on a configuration of so much or more SRAM."""
+        return self.bank * config.bank_bytes + self.skip
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,9 @@ class Plan:
         How many banks keep what they have from run to run: those that are set apart, or else the last ones.
     along_rows
         Whether they are for tasks that go along rows, and not for variables.
+    shares
+        Whether small tensors that the array reads as second operands lie in banks together. What several nodes read,
+        and nobody makes, has a bank of its own then, if there are many.
     """
 
     def __init__(
@@ -147,16 +154,20 @@ class Plan:
         apart: int = 0,
         kept: int = 0,
         along_rows: bool = False,
+        shares: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
-        self._apart, self._kept, self._along_rows = apart, kept, along_rows
-        self.banks = config.banks - (STREAMED + apart if apart else kept)
-        """Those that residents and the array's buffers may take, from the first one on."""
-        self._free = [(1 << self.banks) - 1] * len(works)
-        self.loaded = self._read_again() if apart and not along_rows else {}
+        self._apart, self._kept, self._along_rows, self._shares = apart, kept, along_rows, shares
+        self._together = set[str]()
+        """Tensors in banks that they share, or that others may share with them."""
+        again = not along_rows if apart else shares and not kept and config.banks >= MANY
+        self.loaded = self._read_again() if again else {}
         """Tensors from outside that are loaded for the first node that reads them."""
         self.residents |= self.loaded
+        self.banks = config.banks - (STREAMED + apart if apart else kept or bool(self.loaded))
+        """Those that residents and the array's buffers may take, from the first one on."""
+        self._free = [(1 << self.banks) - 1] * len(works)
         for name, begin, end in self._candidates() if enabled else ():
             self._try(name, begin, end)
 
@@ -165,12 +176,18 @@ class Plan:
         work = self.works[number]
         source = self.residents.get(work.reads[0]) if work.reads else None
         target = None if work.tail or work.copied else self.residents.get(work.writes)
-        bank = self.config.bank_bytes
-        return schedule.Space(
-            self._split(number)[0],
-            source.bank * bank if source else None,
-            target.bank * bank if target else None,
-        )
+        places = [one.at(self.config) if one else None for one in (source, target, self._matrix(work))]
+        return schedule.Space(self._split(number)[0], *places)
+
+    def layer(self, number: int) -> ConvLayer | None:
+        """What a step's first node computes on the array."""
+        work = self.works[number]
+        return replace(work.array, inside=self._matrix(work) is not None) if work.array else None
+
+    def _matrix(self, work: Work) -> Resident | None:
+        """Where the matrix of a product stays."""
+        product = work.array and work.array.mode == "matmul"
+        return self.residents.get(work.reads[1]) if product else None
 
     def free(self, number: int) -> int:
         """Bytes of the banks that no resident has during a step."""
@@ -234,19 +251,24 @@ class Plan:
         return stays and 2 * size <= (STREAMED - 1) * self.config.bank_bytes
 
     def _read_again(self) -> dict[str, Resident]:
-        """What several nodes read, and nobody makes, as far as the last bank has room for it; but no matrices, and
-        nothing that follows a node tile by tile."""
+        """What several nodes read, and nobody makes, as far as the last bank has room for it; but nothing that follows
+        a node tile by tile, and matrices only where tensors share banks, without the rows of their products."""
         uses: dict[str, list[int]] = {}
+        others, pairs = set[str](), list[tuple[str, ...]]()
         for number, work in enumerate(self.works):
             for name in dict.fromkeys(work.reads):
                 uses.setdefault(name, []).append(number)
-        others = {
-            name for work in self.works for name in (work.writes, *work.bound, *(work.reads[1:] if work.array else ()))
-        }
+            others |= {work.writes, *work.bound}
+            if work.array and work.array.mode == "matmul" and self._shares:
+                pairs.append(work.reads[:2])
+            elif work.array:
+                others |= {*work.reads[1:]}
         found, at = dict[str, Resident](), 0
         for name, numbers in uses.items():
             size = round_up(self.sizes[name], self.config.word_bytes)
-            if len(numbers) > 1 and name not in others and at + size <= self.config.bank_bytes:
+            together = any(name in pair and not found.keys().isdisjoint(pair) for pair in pairs)
+            fits = not together and at + size <= self.config.bank_bytes
+            if len(numbers) > 1 and name not in others and fits:
                 found[name] = Resident(self.config.banks - 1, 1, numbers[0], numbers[-1], at)
                 at += size
         return found
@@ -285,6 +307,11 @@ class Plan:
 
     def _try(self, name: str, begin: int, end: int) -> None:
         """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
+        shared = self._shares and name in self._seconds and 2 * self.sizes[name] <= self.config.bank_bytes
+        banks = dict.fromkeys(self.residents[other].bank for other in self._together) if shared else ()
+        if any(self._beside_others(name, bank, begin, end) for bank in banks):
+            self._together.add(name)
+            return
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
         free = (1 << self.banks) - 1
         for number in range(begin, end + 1):
@@ -294,14 +321,43 @@ class Plan:
         if self._apart:
             starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
         for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
-            self.residents[name] = Resident(start, count, begin, end)
-            for number in range(begin, end + 1):
-                self._free[number] &= ~(mask << start)
-            if all(self.suffices(number) for number in range(begin, end + 1)):
+            if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
+                self._together |= {name} if shared else set()
                 return
-            del self.residents[name]
-            for number in range(begin, end + 1):
-                self._free[number] |= mask << start
+
+    @cached_property
+    def _seconds(self) -> set[str]:
+        """What steps of the array read as their second operand only: a product reads its rows from another bank."""
+        array = [work for work in self.works if work.array]
+        return {name for work in array for name in work.reads[1:]} - {name for work in array for name in work.reads[:1]}
+
+    def _beside_others(self, name: str, bank: int, begin: int, end: int) -> bool:
+        """Keep a tensor in a bank that other ones have, if there is room."""
+        others = {key: one for key, one in self.residents.items() if key in self._together and one.bank == bank}
+        taken = {number for one in others.values() for number in range(one.begin, one.end + 1)}
+        added = [number for number in range(begin, end + 1) if number not in taken]
+        size, at = round_up(self.sizes[name], self.config.word_bytes), 0
+        for key, one in sorted(others.items(), key=lambda item: item[1].skip):
+            if one.begin <= end and begin <= one.end:
+                if at + size <= one.skip:
+                    break
+                at = one.skip + round_up(self.sizes[key], self.config.word_bytes)
+        if at + size > self.config.bank_bytes or not all(self._free[number] >> bank & 1 for number in added):
+            return False
+        return self._keep(name, Resident(bank, 1, begin, end, at), added)
+
+    def _keep(self, name: str, resident: Resident, added: Sequence[int]) -> bool:
+        """Keep a tensor in banks that it takes from some steps, if all of these still have room enough."""
+        mask = ((1 << resident.banks) - 1) << resident.bank
+        self.residents[name] = resident
+        for number in added:
+            self._free[number] &= ~mask
+        if all(self.suffices(number) for number in range(resident.begin, resident.end + 1)):
+            return True
+        del self.residents[name]
+        for number in added:
+            self._free[number] |= mask
+        return False
 
     def _gap(self, banks: int, begin: int, end: int) -> int:
         """How many nodes before and after these do not have a tensor in some banks, whichever are fewer."""
@@ -321,7 +377,8 @@ class Plan:
                 return room.fits(row * loads + round_up(work.constants, config.word_bytes), row * stores)
             streams = loads + stores
             return sum(banks for _, banks in space.free) >= max(2 * streams, work.constants > 0)
-        layer = work.array
+        layer = self.layer(number)
+        assert layer
         channels = min(layer.out_channels, 2 * layer.lanes(config))
         if work.tail:
             streamed = work.operand is not None and work.operand not in self.residents

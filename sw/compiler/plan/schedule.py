@@ -80,14 +80,15 @@ def _counts(value: Any, single: bool) -> bool:
 class Space:
     """The SRAM that a layer's schedule may use.
 
-    ``free``: runs of whole banks, as (first bank, banks). ``input_at``, ``output_at``: SRAM byte address of the whole
-    input, or output, which needs no buffers then; None where it comes from, or goes to, system memory tile by tile.
-    Residents lie in banks that are not free.
+    ``free``: runs of whole banks, as (first bank, banks). ``input_at``, ``output_at``, ``matrix_at``: SRAM byte address
+    of the whole input, output, or matrix of a product, which needs no buffers then; None where it comes from, or goes
+    to, system memory tile by tile. Residents lie in banks that are not free.
     """
 
     free: Runs
     input_at: int | None = None
     output_at: int | None = None
+    matrix_at: int | None = None
 
     @classmethod
     def whole(cls, config: Config) -> "Space":
@@ -97,7 +98,8 @@ class Space:
     @property
     def anywhere(self) -> "Space":
         """The same residents, without a place."""
-        return Space((), None if self.input_at is None else 0, None if self.output_at is None else 0)
+        places = (None if at is None else 0 for at in (self.input_at, self.output_at, self.matrix_at))
+        return Space((), *places)
 
 
 @dataclass(frozen=True)

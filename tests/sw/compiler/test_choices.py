@@ -1,5 +1,6 @@
 """What is remembered of a compilation: the plan that won is written again, alone, and nothing else changes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.place import Given
 from dovetail.sw.compiler.plan import choices, schedule_cache, tiling
-from dovetail.sw.compiler.plan.choices import Choice
+from dovetail.sw.compiler.plan.choices import Choice, Way
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import compile_network
@@ -81,7 +82,7 @@ def test_what_is_not_so_is_searched_again(searches: list[Partition]) -> None:
     wrong = [
         choice._replace(cycles=choice.cycles + 1),
         choice._replace(sram=12345),
-        choice._replace(effort=3),
+        choice._replace(way=choice.way._replace(effort=3)),
         choice._replace(cascaded=True),
     ]
     for one in wrong:
@@ -91,14 +92,16 @@ def test_what_is_not_so_is_searched_again(searches: list[Partition]) -> None:
     assert len(searches) == 1 + len(wrong)
 
 
-@pytest.mark.parametrize("value", [None, 5, [1], "abcde", [32768, 0, 1, False, 9], [[], 0, True, False, 9]])
+@pytest.mark.parametrize(
+    "value", [None, 5, [1], "abcd", [32768, [0, 1], False, 9], [[], [0, True], False, 9], [32768, 5, True, 9]]
+)
 def test_another_form_is_no_choice(value: Any) -> None:
     assert choices._read(value) is None
 
 
 def test_a_choice_is_read_back() -> None:
-    choice = Choice(65536, 1, True, False, 0, 4, False, 799499)
-    assert choices._read(list(choice)) == choice
+    choice = Choice(65536, Way(1, True, keeps=4, by_bank=True), False, 799499)
+    assert choices._read(json.loads(json.dumps(choice))) == choice
 
 
 def test_keys_tell_weights_and_options_apart() -> None:
