@@ -159,7 +159,7 @@ class Plan:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
         self._apart, self._kept, self._along_rows, self._shares = apart, kept, along_rows, shares
-        self._together = set[str]()
+        self._together = list[str]()
         """Tensors in banks that they share, or that others may share with them."""
         again = not along_rows if apart else shares and not kept and config.banks >= MANY
         self.loaded = self._read_again() if again else {}
@@ -310,7 +310,7 @@ class Plan:
         shared = self._shares and name in self._seconds and 2 * self.sizes[name] <= self.config.bank_bytes
         banks = dict.fromkeys(self.residents[other].bank for other in self._together) if shared else ()
         if any(self._beside_others(name, bank, begin, end) for bank in banks):
-            self._together.add(name)
+            self._together.append(name)
             return
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
         free = (1 << self.banks) - 1
@@ -322,7 +322,7 @@ class Plan:
             starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
         for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
             if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
-                self._together |= {name} if shared else set()
+                self._together += [name] * shared
                 return
 
     @cached_property
