@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
@@ -77,6 +78,41 @@ def code_of(graph: ir.Graph, config: Config, way: Way) -> Code:
 def test_bytes_and_cycles(name: str, config: Config) -> None:
     graph = graph_of(name)
     check(CompiledNetwork(code_of(graph, config, Way(0, True, by_bank=True, matrices=True))))
+
+
+def random_products(seed: int) -> ir.Graph:
+    """Products, sums, convolutions, copies and tables of what is there, whatever fits."""
+    net, choose = RandomNet(seed), Random(seed)
+    heads, rows, depth = choose.choice([1, 2, 4]), choose.choice([1, 3, 17, 33]), choose.choice([2, 8, 24])
+    made = [net.input(1, heads, rows, depth), net.input(1, heads, depth, rows), net.constant(1, heads, rows, depth)]
+    while len(made) < 14:
+        a = choose.choice(made)
+        *_, columns = shape = net.shape(a)
+        alike = [b for b in made if net.shape(b) == shape]
+        matrices = [
+            (b, turned) for b in made for turned in (False, True) if net.shape(b)[3 if turned else 2] == columns
+        ]
+        match choose.choices(("product", "sum", "convolution", "copy"), (5, 2, 2, 1))[0]:
+            case "product" if matrices:
+                made.append(net.matmul(a, *choose.choice(matrices)))
+            case "sum":
+                made.append(net.elementwise(choose.choice(["ADD", "MULTIPLY"]), a, choose.choice(alike)))
+            case "convolution":
+                made.append(net.conv(a, columns, 1))
+            case "copy":
+                made.append(net.transpose(a, (0, 1, 3, 2)))
+            case _:
+                made.append(net.table(a))
+    return net.graph(made[-1], made[-2])
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_products(seed: int) -> None:
+    """Each way with matrices in SRAM, also of a smaller SRAM."""
+    graph = random_products(seed)
+    config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB") if seed % 2 else EIGHT.replace(sram="128 KiB", banks=32)
+    check(CompiledNetwork(code_of(graph, config, Way(seed % 3 > 0, True, by_bank=True, matrices=True))))
+    check(CompiledNetwork(generate(graph, config, Options(effort=0))))
 
 
 @pytest.mark.parametrize("banks", [8, 16])
