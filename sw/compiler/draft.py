@@ -68,7 +68,7 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     if choice.sram not in sizes or choice.way not in _ways(partition):
         return None
     try:
-        draft = Draft(sizes[choice.sram], *choice.way)
+        draft = Draft(sizes[choice.sram], choice.way)
     except CompileError:
         return None
     found = draft.cascaded() if choice.cascaded else draft
@@ -151,7 +151,7 @@ def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
     found = list[Draft]()
     for way in ways:
         with suppress(CompileError) if way.is_narrow else nullcontext():
-            found.append(Draft(partition, *way))
+            found.append(Draft(partition, way))
     return found
 
 
@@ -189,34 +189,12 @@ class Draft:
     operands; ``fused``: whether there are element-wise nodes that follow tile by tile.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        effort: int,
-        resident: bool,
-        wide: bool = False,
-        rows: int = 0,
-        keeps: int = 0,
-        by_bank: bool = False,
-        matrices: bool = False,
-    ) -> None:
-        options = replace(partition.options, effort=effort)
-        self.partition, self.way = partition, Way(effort, resident, wide, rows, keeps, by_bank, matrices)
+    def __init__(self, partition: Partition, way: Way) -> None:
+        options = replace(partition.options, effort=way.effort)
+        self.partition, self.way = partition, way
         alone = sum(step.is_program for step in partition.steps) == 1
         self.segments = [
-            Segment(
-                partition,
-                options,
-                partition.executed(step),
-                wanted,
-                resident=resident,
-                wide=wide,
-                rows=rows,
-                alone=alone,
-                keeps=keeps,
-                by_bank=by_bank,
-                matrices=matrices,
-            )
+            Segment(partition, options, partition.executed(step), wanted, way, alone=alone)
             for step, wanted in zip(partition.steps, partition.outside(), strict=True)
             if step.is_program
         ]
@@ -271,7 +249,7 @@ class Draft:
         cascades, saved = self.cascades
         bands = in_bands(self.partition, cascades) if saved > 0 else None
         try:
-            return Draft(bands, *self.way) if bands else None
+            return Draft(bands, self.way) if bands else None
         except CompileError:
             return None
 
@@ -403,14 +381,14 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
     """Those that may have the fewest cycles.
 
     Of effort 0, where prices are estimates, a draft that is far from the best one is left out. Prices are of layers
-    alone, so drafts in which nodes follow tile by tile are not compared by them; layers without a price cost what they
-    cost in one draft or in the other, but for the transfers of their operands.
+    alone, so drafts in which nodes follow tile by tile, or matrices need no loads, are not compared by them; layers
+    without a price cost what they cost in one draft or in the other, but for the transfers of their operands.
     """
     if any(draft.fused for draft in drafts):
         return drafts
     least = min(draft.price for draft in drafts if not draft.way.effort and not draft.way.matrices)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
-    return [one for one in drafts if any((*one.way[2:], one.way.effort)) or one.price <= limit]
+    return [one for one in drafts if one.way not in (Way(0, False), Way(0, True)) or one.price <= limit]
 
 
 def _transfer(partition: Partition, node: ir.Node) -> int:

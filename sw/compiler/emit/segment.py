@@ -20,6 +20,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.plan import residency, tiling
 from dovetail.sw.compiler.plan.cascades import Link
+from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.compiler.plan.residency import CACHES
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -47,21 +48,10 @@ class Segment:
         Nodes that execute instructions, in order.
     stored
         Roots that must be in system memory, as somebody outside reads them.
-    resident
-        Whether tensors may stay in SRAM.
-    wide
-        Whether the tasks of many steps run beside each other (`overlapped`): tiles of ``rows`` rows, or where that is
-        0, those of variables that are updated in place. Then no step follows another one tile by tile.
-    rows
-        Of a tile, where tasks go along rows.
+    way
+        What stays in SRAM, and in which order tasks run.
     alone
         Whether no other program runs before these nodes do again, so that something may stay in SRAM until then.
-    keeps
-        Banks for weights that stay there until then, where no variables are updated in place.
-    by_bank
-        Whether buffers for weights go to the banks that have been out of use for longest, see `Arena`.
-    matrices
-        Whether matrices of products are among the tensors that may stay in SRAM, and small tensors share banks.
 
     Raises
     ------
@@ -75,30 +65,25 @@ class Segment:
         options: Options,
         nodes: Sequence[ir.Node],
         stored: set[str],
+        way: Way,
         *,
-        resident: bool,
-        wide: bool = False,
-        rows: int = 0,
         alone: bool = False,
-        keeps: int = 0,
-        by_bank: bool = False,
-        matrices: bool = False,
     ) -> None:
         config, graph, roots = partition.config, partition.graph, partition.roots
         self.config, self.graph, self.roots, self.parts = config, graph, roots, partition.parts
         self.layers, self.updates, self.picked = partition.layers, partition.updates, partition.picked
         self.outside = stored
-        self.rows, self.by_bank = rows if wide else 0, by_bank
-        self.wide = wide and (rows > 0 or any(isinstance(node, ir.Update) for node in nodes))
-        self._in_stages = Stages(partition, keeps, matrices=matrices)
-        self.updates_only = self.wide and not rows
-        together = resident and not self.updates_only
+        self.rows, self.by_bank = way.rows, way.by_bank
+        self.wide = way.wide and (way.rows > 0 or any(isinstance(node, ir.Update) for node in nodes))
+        self._in_stages = Stages(partition, way.keeps, matrices=way.matrices)
+        self.updates_only = self.wide and not way.rows
+        together = way.resident and not self.updates_only
         self.stages = self._in_stages.fused(nodes, stored) if together else [Stage(node) for node in nodes]
         self.nodes = [node for stage in self.stages for node in stage.nodes]
         apart = self.wide and bool(residency.apart_of(config))
         self.in_place = in_place = apart and not self.rows
         """Whether banks are set apart for variables that are updated in place."""
-        updates, kept = dict[str, ir.Update](), keeps
+        updates, kept = dict[str, ir.Update](), way.keeps
         if in_place:
             updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
         self.masks = self._masks(partition, kept, updates) if in_place and kept else {}
@@ -111,11 +96,11 @@ class Segment:
             works,
             sizes,
             stored,
-            enabled=resident,
+            enabled=way.resident,
             apart=(kept or CACHES) * apart,
             kept=kept,
-            along_rows=rows > 0,
-            shares=matrices,
+            along_rows=way.rows > 0,
+            shares=way.matrices,
         )
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}

@@ -16,9 +16,25 @@ _MAX_CHOICES = 1 << 12
 
 
 class Way(NamedTuple):
-    """A way to make a plan: its effort; whether tensors may stay in SRAM; whether the tasks of many steps run beside
-    each other, and the rows of a tile if these go along rows; banks for weights that stay from run to run; whether
-    buffers keep away from banks in use; and whether matrices of products are among the tensors that stay (`Segment`).
+    """A way to make a plan.
+
+    Parameters
+    ----------
+    effort
+        Of the search for schedules, see `Options`.
+    resident
+        Whether tensors may stay in SRAM.
+    wide
+        Whether the tasks of many steps run beside each other (`overlapped`): tiles of ``rows`` rows, or where that is
+        0, those of variables that are updated in place. Then no step follows another one tile by tile.
+    rows
+        Of a tile, where tasks go along rows.
+    keeps
+        Banks for weights that stay in SRAM from run to run, where no variables are updated in place.
+    by_bank
+        Whether buffers for weights go to the banks that have been out of use for longest (`Arena`).
+    matrices
+        Whether matrices of products are among the tensors that may stay in SRAM, and small tensors share banks.
     """
 
     effort: int

@@ -63,7 +63,7 @@ def test_it_is_remembered() -> None:
 def test_fewer_cycles_than_side_by_side() -> None:
     """Of the same network, steps beside their neighbours only, and along rows."""
     net = part("kwt?depth=2", SIXTEEN)
-    cycles = [Draft(net, *way).cycles({}, None) for way in (Way(0, True), Way(0, True, True, 52))]
+    cycles = [Draft(net, way).cycles({}, None) for way in (Way(0, True), Way(0, True, True, 52))]
     assert cycles == [69_688, 56_618]
 
 

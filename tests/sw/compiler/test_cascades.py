@@ -11,6 +11,7 @@ from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut, is_local
 from dovetail.sw.compiler.partition.outline import partition
+from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
@@ -64,7 +65,7 @@ def test_a_graph_in_bands_computes_the_same(seed: int) -> None:
 
 def in_bands(graph: ir.Graph, config: Config) -> tuple[CompiledNetwork, Draft]:
     """The network with cascades, whether they take fewer cycles or not; and the draft without."""
-    draft = Draft(partition(graph, config, Options()), 1, resident=True)
+    draft = Draft(partition(graph, config, Options()), Way(1, True))
     cascaded = draft.cascaded()
     assert cascaded and cascaded.cycles({}, None)
     return CompiledNetwork(emit(cascaded)), draft

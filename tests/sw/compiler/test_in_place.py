@@ -22,6 +22,7 @@ from dovetail.sw.compiler.emit.reach import bound_of, faults_of
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
+from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference
@@ -72,7 +73,7 @@ def test_every_position(effort: int) -> None:
 
 def wide(graph: ir.Graph, config: Config) -> Draft:
     """The draft in which the tasks of many steps run beside each other."""
-    return Draft(partition(graph, config, Options(effort=0)), 0, resident=True, wide=True)
+    return Draft(partition(graph, config, Options(effort=0)), Way(0, True, wide=True))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -310,7 +311,7 @@ def test_loads_overtake_those_that_wait_for_a_store(network: str) -> None:
     config = Config(sram="512 KiB", bus=64, softmax=1, norm=1, parameters=1)
     graph = load(network) if network else matrices_made()
     outline = partition(graph, config, Options(effort=0))
-    draft = search(outline)[0] if network else Draft(outline, 0, resident=True)
+    draft = search(outline)[0] if network else Draft(outline, Way(0, True))
     emitter = draft.emitted(0)
     assert emitter and emitter.cycles == draft.cycles({}, None)
     assert sorted(emitter.order) == list(range(len(emitter.order))) != emitter.order

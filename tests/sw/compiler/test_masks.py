@@ -14,6 +14,7 @@ from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit import masks
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition, partition
+from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
@@ -47,7 +48,7 @@ def parts() -> Partition:
 
 def compiled(monkeypatch: pytest.MonkeyPatch, config: Config) -> CompiledNetwork:
     """In the draft in which tasks of many steps run beside each other."""
-    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda part: Draft(part, 0, resident=True, wide=True))
+    monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda part: Draft(part, Way(0, True, wide=True)))
     return compile_network(graph_of(), config, effort=0)
 
 

@@ -206,12 +206,12 @@ def test_a_plan_is_given_up_only_if_it_takes_more_cycles(seed: int) -> None:
     config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
     outline = partition(random_network(seed, 12), config, Options())
     for way in draft._ways(outline):
-        cycles = draft.Draft(outline, *way).cycles({}, None)
+        cycles = draft.Draft(outline, way).cycles({}, None)
         assert cycles is not None
         for limit in (cycles, cycles + 1, cycles * 2):
-            assert draft.Draft(outline, *way).cycles({}, limit) == cycles
+            assert draft.Draft(outline, way).cycles({}, limit) == cycles
         for limit in (cycles - 1, cycles // 2):
-            assert draft.Draft(outline, *way).cycles({}, limit) is None
+            assert draft.Draft(outline, way).cycles({}, limit) is None
 
 
 # --- room -------------------------------------------------------------------------------------------------------
