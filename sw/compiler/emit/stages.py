@@ -94,7 +94,7 @@ class Stages:
         layer, writes = self.layers.get(node.name), self.roots[last.outputs[0]]
         bound: set[str] = set()
         if isinstance(node, ir.MatMul) and (reads[0] == reads[1] or not self.matrices):
-            bound = {reads[1]}  # rows and matrix are read at the same time, from different banks
+            bound = {reads[1]}  # rows and matrix must be in different banks
         elif isinstance(node, ir.Update):
             bound = {writes}
         elif isinstance(node, ir.Move) and not self.config.vector:

@@ -1,5 +1,6 @@
-"""Remembers which plan of a network has won, in this process and in the schedule cache: the next compilation writes
-that one alone. As with schedules it does not matter for the outcome whether a choice was remembered."""
+"""The ways to plan a network. Remembers which plan has won, in this process and in the schedule cache: the next
+compilation writes that one alone. As with schedules it does not matter for the outcome whether a choice was remembered.
+"""
 
 from contextlib import suppress
 from typing import Any, NamedTuple
