@@ -136,10 +136,11 @@ def _ways(partition: Partition) -> list[Way]:
         return [Way(effort, False) for effort in efforts]
     keeping = [Way(effort, True, keeps=keeps) for keeps in _keeps(partition) for effort in efforts]
     found = [*keeping, *(Way(effort, True) for effort in efforts)]
-    if partition.updates and not partition.config.serial:
-        found += [Way(effort, True, True) for effort in efforts]
-    elif not partition.config.serial:
-        found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
+    if not partition.config.serial:
+        if partition.updates:
+            found += [Way(effort, True, True) for effort in efforts]
+        else:
+            found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
     if any(isinstance(node, ir.MatMul) for step in partition.steps if step.is_program for node in step.nodes):
         found += [way._replace(by_bank=True) for way in found if way.effort == options.effort and not way.by_bank]
         found += [way._replace(matrices=True) for way in found if way.by_bank]
@@ -373,8 +374,8 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
 
 
 def _price(drafts: Iterable[Draft]) -> int:
-    """The least estimate of effort 0."""
-    return min(draft.price + draft.unpriced for draft in drafts if not draft.way.effort and not draft.way.matrices)
+    """The least estimate."""
+    return min(draft.price + draft.unpriced for draft in drafts if draft.way.is_estimated)
 
 
 def _worth_trying(drafts: list[Draft]) -> list[Draft]:
@@ -386,7 +387,7 @@ def _worth_trying(drafts: list[Draft]) -> list[Draft]:
     """
     if any(draft.fused for draft in drafts):
         return drafts
-    least = min(draft.price for draft in drafts if not draft.way.effort and not draft.way.matrices)
+    least = min(draft.price for draft in drafts if draft.way.is_estimated)
     limit = (1 + SURE) * least + max(draft.unpriced for draft in drafts)
     return [one for one in drafts if one.way not in (Way(0, False), Way(0, True)) or one.price <= limit]
 

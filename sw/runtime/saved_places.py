@@ -137,10 +137,11 @@ class Places:
         """Bounds of the bytes that any placement needs. They depend on which nodes follow another one tile by tile:
         none at least, at most all that might. ``keep``: every tensor must be readable at the end."""
         roots = self.partition.roots
-        number = {roots[node.outputs[0]]: index for index, node in enumerate(nodes)}
+        number = {node.outputs[0]: index for index, node in enumerate(nodes)}
         follows = {}
         for node in nodes:
-            heads = [number[roots[name]] for name in node.inputs if roots[name] in number]
+            read = {*node.inputs, *(roots[name] for name in node.inputs)}  # also through a view
+            heads = [number[name] for name in read if name in number]
             heads = [index for index in heads if isinstance(nodes[index], ir.Conv | ir.Depthwise)]
             if heads and isinstance(node, ir.Pointwise):
                 follows[node.name] = nodes[min(heads)]

@@ -101,7 +101,6 @@ class Products:
         few = self.ahead or layer.height <= config.oc_lanes
         ahead = count if few and start is None else 1
         cut = array_layer.spread(config, layer, self.tiling, space, arena, ahead)
-        shared = start is not None or ahead > 1 or rows is not None
         records = round_up(records_of(config, layer), config.word_bytes)
         loads: list[Transfer] = []
         if rows:
@@ -112,10 +111,11 @@ class Products:
         elif ahead > 1 and matrix_bytes <= SMALL * config.bus_bytes:
             whole = count * matrix_bytes
             wide = array_layer.spread(config, layer, self.tiling, space, arena, together=records + whole)
-            if wide is not self.tiling and matrices_at.memory is not None:
+            if wide is not self.tiling:
+                assert matrices_at.memory is not None
                 cut, start = wide, wide.weights_at[0] + records
                 loads = [Transfer(matrices_at.memory, start, whole)]
-        buffers = convolution.Buffers(cut) if shared else None
+        buffers = convolution.Buffers(cut) if ahead > 1 or start is not None else None
         for number in range(count):
             a, b, out = (place.moved(number * size) for place, size in zip(self.places, sizes, strict=True))
             inside = None if start is None else start + number * matrix_bytes

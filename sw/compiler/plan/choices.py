@@ -51,6 +51,11 @@ class Way(NamedTuple):
         """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
         return bool(self.rows or self.keeps or self.matrices)
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether prices of its schedules are estimates, and those of matrices include their loads."""
+        return not self.effort and not self.matrices
+
 
 class Choice(NamedTuple):
     """A plan: the SRAM that it was made for, in bytes; the way; whether layers run band by band; and the cycles of its

@@ -1,7 +1,6 @@
 """Matrices of products that stay in SRAM, side by side with other second operands: bytes, cycles, and places."""
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 
@@ -13,11 +12,11 @@ from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw import frontend
 from dovetail.sw.compiler import draft
-from dovetail.sw.compiler.compile import Code, generate
+from dovetail.sw.compiler.compile import Code, emit, generate
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit.products import records_of
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
-from dovetail.sw.compiler.plan import choices
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.compiler.plan.residency import Plan, Work
 from dovetail.sw.network import ir
@@ -28,13 +27,6 @@ from tests.sw.compiler.test_in_place import run_all
 from tests.sw.compiler.test_scheduling import check
 
 EIGHT = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", softmax=1, norm=1)
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    choices.forget()
-    yield
-    choices.forget()
 
 
 def shared(net: RandomNet) -> str:
@@ -54,11 +46,7 @@ def graph_of(name: str) -> ir.Graph:
 
 def code_of(graph: ir.Graph, config: Config, way: Way) -> Code:
     """Of one way alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draft, "_ways", lambda _: [Way(0, False), way])
-        patch.setattr(draft, "_worth_trying", lambda drafts: [one for one in drafts if one.way == way])
-        patch.setattr(draft, "_on_less", lambda *_: ())
-        return generate(graph, config, Options(effort=way.effort))
+    return emit(Draft(partition(graph, config, Options(effort=way.effort)), way))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +96,7 @@ def random_products(seed: int) -> ir.Graph:
 
 @pytest.mark.parametrize("seed", range(16))
 def test_random_products(seed: int) -> None:
-    """Each way with matrices in SRAM, also of a smaller SRAM."""
+    """A way with matrices in SRAM, and the best of all ways, also those of a smaller SRAM."""
     graph = random_products(seed)
     config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB") if seed % 2 else EIGHT.replace(sram="128 KiB", banks=32)
     check(CompiledNetwork(code_of(graph, config, Way(seed % 3 > 0, True, by_bank=True, matrices=True))))
