@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler import memory
+from dovetail.sw.compiler.emit import pooling
 from dovetail.sw.compiler.emit.lower import emit
 from dovetail.sw.compiler.emit.operations import Transfer
 from dovetail.sw.compiler.emit.segment import Packer, Segment
@@ -41,6 +42,9 @@ more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 PARTS = (4, 3, 2)
 """Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
+
+PASSES = (2, 3)
+"""Into how many passes a layer is cut, to choose from, that runs between the tiles of the one before it."""
 
 WORKING = 2
 """Banks that are left for all else, at least, where weights stay in SRAM from run to run."""
@@ -141,9 +145,17 @@ def _ways(partition: Partition) -> list[Way]:
             found += [Way(effort, True, True) for effort in efforts]
         else:
             found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
-    if any(isinstance(node, ir.MatMul) for step in partition.steps if step.is_program for node in step.nodes):
+    nodes = [node for step in partition.steps if step.is_program for node in step.nodes]
+    products = any(isinstance(node, ir.MatMul) for node in nodes)
+    if products or not partition.config.serial:
         found += [way._replace(by_bank=True) for way in found if way.effort == options.effort and not way.by_bank]
+    if products:
         found += [way._replace(matrices=True) for way in found if way.by_bank]
+    if not partition.config.serial:
+        found += [way._replace(overtakes=True) for way in found if way.by_bank and not way.wide]
+        if any(pooling.is_global(partition.graph, node) for node in nodes):
+            overtaking = [way for way in found if way.overtakes and not way.keeps]
+            found += [way._replace(passes=passes) for passes in PASSES for way in overtaking]
     return [Way(0, False), *found]
 
 
@@ -345,8 +357,7 @@ class Draft:
         emitter = self._emitters.get(number)
         if emitter is None:
             like = self._inner.emitted(number) if self._inner else None
-            overtakes = self.segments[number].waits_for_stores and not self.partition.config.serial
-            emitter = Emitter(self.partition.config, like, overtakes=overtakes)
+            emitter = Emitter(self.partition.config, like, overtakes=self.segments[number].overtakes)
             first = sum(len(segment.nodes) for segment in self.segments[:number])
             where, constants = self.where, self.constants.where
             if not emit(self.segments[number], emitter, first, where, constants, self._later, limit):
@@ -402,7 +413,8 @@ def _schedule(segment: Segment) -> Hashable:
     """All that a segment's words depend on but addresses in system memory."""
     stages = tuple(tuple(node.name for node in stage.nodes) for stage in segment.stages)
     kept = tuple(segment.kept.items())
-    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items()), kept, segment.by_bank
+    order = segment.by_bank, segment.overtakes
+    return stages, tuple(segment.plan.residents.items()), tuple(segment.tilings.items()), kept, order
 
 
 class Constants:

@@ -161,6 +161,15 @@ def _highest(last: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     return found
 
 
+def without(config: Config, free: Runs, regions: Iterable[Range]) -> Runs:
+    """Those of some banks in which none of the regions lie."""
+    taken = {n for at, size in regions for n in range(at // config.bank_bytes, (at + size - 1) // config.bank_bytes + 1)}
+    left = [n for first, count in free for n in range(first, first + count) if n not in taken]
+    starts = [n for n in left if n - 1 not in left]
+    ends = [n + 1 for n in left if n + 1 not in left]
+    return tuple((start, end - start) for start, end in zip(starts, ends, strict=True))
+
+
 def _cells_of(free: Iterable[tuple[int, int]], per_bank: int) -> list[slice]:
     return [slice(first * per_bank, (first + length) * per_bank) for first, length in free]
 

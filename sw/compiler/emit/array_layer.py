@@ -115,11 +115,12 @@ def spread(
     products: int = 1,
     results: Runs | None = None,
     together: int = 0,
+    few: bool = False,
 ) -> Tiling:
     """The same tiling with its buffers where SRAM has been out of use for longest, and with as many buffers for weights
     as there is room for, so that loads can go far ahead; or the unchanged tiling if that is not possible. ``products``:
     of matrices, that follow one another; ``results``: banks for these, if not any that are free; ``together``: bytes of
-    one buffer for all weights, if there is to be but one."""
+    one buffer for all weights, if there is to be but one; ``few``: no more of them than the tiling has."""
     bank, free = config.bank_bytes, space.free
     sizes = buffer_bytes(config, layer, tiling.rows, tiling.out_channels, tiling.in_channels, space, tiling.columns)
     places: list[tuple[int, ...]] = []
@@ -135,6 +136,7 @@ def spread(
     size, least, most = (
         (together, 1, 1) if together else (sizes.weights, len(tiling.weights_at), min(streams, MAX_SLOTS))
     )
+    most = least if few else most
     slots = arena.slots(free, size, most)
     if len(slots) < least:
         return tiling

@@ -95,6 +95,27 @@ class Order:
         return found
 
 
+def early(config: Config, before: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:
+    """Two steps' tasks, in an order in which they could be executed one by one: those of the second one that need no
+    more than some of the first one's are spread over these others."""
+    touched, latest = _Touched(config, before), 0
+    behind: dict[int, list[Task]] = {}
+    for task in tasks:
+        latest = max(latest, touched.latest(task))
+        behind.setdefault(latest, []).append(task)
+    found, starts = list[Task](), [*behind, len(before)]
+    found += before[: starts[0]]
+    for (start, group), end in zip(behind.items(), starts[1:], strict=True):
+        at = start
+        for number, task in enumerate(group):
+            turn = start + (end - start) * number // len(group)
+            found += before[at:turn]
+            found.append(task)
+            at = turn
+        found += before[at:end]
+    return found
+
+
 def _unit(task: Task) -> int:
     """The unit that computes; LOAD if none does."""
     return task.computes[0].form.unit if task.computes else _LOAD

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
@@ -170,11 +170,13 @@ class ConvCode:
         inputs, streams = buffers.inputs, buffers.streams
         windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
         resident, stores = self.source.sram is not None, self.target.memory is not None
-        for area, col in order:
+        every = range(len(self.passes))
+        for turns, (area, col) in product([[turn] for turn in every] if tiling.passes_outer else [every], order):
             window, (channel, count) = windows[area], col
             output = self._output(buffers.tiles, area, col)
             buffers.tiles += 1
-            for turn, (first, channels, _, part) in enumerate(self.passes):
+            for turn in turns:
+                first, channels, _, part = self.passes[turn]
                 task = Task(self.index)
                 skip = first - part[0]
                 if layer.separable:

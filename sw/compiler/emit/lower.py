@@ -1,11 +1,12 @@
 """From the stages of a segment to tile tasks and words: what each kind of node becomes, and where tensors lie."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, zip_longest
 
 from dovetail.sw.compiler.emit import array_layer, convolution, elementwise, movement, pooling, products, rows
-from dovetail.sw.compiler.emit.arena import Arena
-from dovetail.sw.compiler.emit.beside import Order
+from dovetail.sw.compiler.emit.arena import Arena, without
+from dovetail.sw.compiler.emit.beside import Order, early
 from dovetail.sw.compiler.emit.convolution import Follower
 from dovetail.sw.compiler.emit.masks import Mask
 from dovetail.sw.compiler.emit.operations import Task, Transfer
@@ -51,12 +52,18 @@ def emit(
         arena.take(regions for task in tasks for regions in task.touched)
         emitter.place(tasks, segment.plan.alive(number, later))
         first += len(stage.nodes)
+        if segment.goes_early(number + 1):
+            lowering.held = tasks
+            continue
+        begin = number
+        if lowering.held:
+            tasks, lowering.held, begin = early(segment.config, lowering.held, tasks), [], number - 1
         if segment.wide:
             gathered += tasks
             continue
-        emitter.add(order.follow(tasks, beside=number > 0 and segment.is_beside(number - 1)))
-        more -= segment.least_operations(stage)
-        rest = segment.least_cycles[number + (order.waiting < len(tasks))]
+        emitter.add(order.follow(tasks, beside=begin > 0 and segment.is_beside(begin - 1)))
+        more -= sum(map(segment.least_operations, segment.stages[begin : number + 1]))
+        rest = segment.least_cycles[number + 1 if order.waiting < len(tasks) else begin]
         if not emitter.overtakes and not emitter.advance(limit, rest=rest, more=more):
             return False
     emitter.add(overlapped(segment.config, gathered, brief=segment.in_place) if gathered else order.rest())
@@ -71,6 +78,7 @@ class _Lowering:
         self.segment, self.config, self.graph, self.plan = segment, segment.config, segment.graph, segment.plan
         self.arena, self.where, self.constants = arena, where, constants
         self.rows = [(where[name], one) for name, one in segment.picked.items() if name in where]
+        self.held: list[Task] = []
 
     def kept(self, number: int) -> list[Transfer]:
         """Loads of what a stage is the first one to read, and others read again."""
@@ -118,7 +126,9 @@ class _Lowering:
     def _convolution(self, node: ir.Conv | ir.Depthwise, stage: Stage, number: int, index: int) -> Iterator[Task]:
         config, layer = self.config, self.segment.layers[node.name]
         tiling, space = self.segment.tilings[node.name], self.plan.space(number)
-        cut = array_layer.spread(config, layer, tiling, space, self.arena, results=self.plan.results)
+        space = replace(space, free=without(config, space.free, (region for task in self.held for regions in task.touched for region in regions)))
+        few = self.segment.goes_early(number + 1)
+        cut = array_layer.spread(config, layer, tiling, space, self.arena, results=self.plan.results, few=few)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])
         tail: Follower | None = None
         if stage.tail:

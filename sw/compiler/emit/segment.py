@@ -22,6 +22,7 @@ from dovetail.sw.compiler.plan import residency, tiling
 from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.compiler.plan.residency import CACHES
+from dovetail.sw.compiler.plan.schedule import buffer_bytes, place
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
@@ -88,6 +89,11 @@ class Segment:
             updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
         self.masks = self._masks(partition, kept, updates) if in_place and kept else {}
         works = [self._work(stage, updates) for stage in self.stages]
+        if way.passes:
+            works = [
+                replace(work, bound=work.bound | {work.writes}) if self._may_go_early(number) else work
+                for number, work in enumerate(works)
+            ]
         sizes = {f"{name} of columns": 0 for name in self.masks} | {
             root: graph.tensors[root].size for root in roots.values()
         }
@@ -122,7 +128,10 @@ class Segment:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
+                if way.passes and self._may_go_early(number):
+                    chosen = self._in_passes(number, chosen, way.passes)
                 self.tilings[stage.head.name] = (self._in_pieces if in_place else self._without_weights)(number, chosen)
+        self.overtakes = not config.serial and (way.overtakes or self._waits_for_stores)
 
     def _masks(self, partition: Partition, banks: int, updates: Mapping[str, ir.Update]) -> dict[str, masks.Mask]:
         """By name the sums that products with variables in SRAM do themselves, if there is room for all their records;
@@ -221,6 +230,37 @@ class Segment:
         del self.kept[name]
         return chosen
 
+    def _may_go_early(self, number: int) -> bool:
+        """Whether a stage is a layer of one pixel that reads what the one before it pools, channel by channel."""
+        before, stage = self.stages[max(number - 1, 0)], self.stages[number]
+        if not isinstance(before.tail, pooling.Global) or not isinstance(stage.head, ir.Conv) or stage.tail:
+            return False
+        layer = self.layers[stage.head.name]
+        plain = layer.mode == "conv" and layer.terms == layer.repeats == 1
+        one = layer.height == layer.width == layer.out_height == layer.out_width == 1
+        return plain and one and self.roots[stage.head.inputs[0]] == self.roots[before.tail.outputs[0]]
+
+    def _in_passes(self, number: int, chosen: tiling.Tiling, passes: int) -> tiling.Tiling:
+        """Tiles of a layer that may go early: of so many passes, and with about as many weights as before."""
+        layer, space = self.layers[self.stages[number].head.name], self.plan.space(number)
+        part = round_up(ceil_div(layer.channels, passes), self.config.ic_lanes)
+        if space.input_at is None or part >= layer.channels:
+            return chosen
+        channels = min(chosen.out_channels * (chosen.in_channels // part), layer.out_channels)
+        tiles = ceil_div(layer.out_channels, channels)
+        sizes = buffer_bytes(self.config, layer, 1, channels, part, space)
+        placed = place(self.config, sizes, (0, 2, tiles), space)
+        if not placed or placed[1]:
+            return chosen
+        input_at, weights_at, output_at = placed[0]
+        cut = replace(chosen, out_channels=channels, in_channels=part, rows_outer=False, passes_outer=True)
+        return replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at)
+
+    def goes_early(self, number: int) -> bool:
+        """Whether passes of a stage go between the tiles of the one before it."""
+        chosen = self.tilings.get(self.stages[number].head.name) if number < len(self.stages) else None
+        return chosen is not None and chosen.passes_outer
+
     def _makes_queries(self, number: int) -> bool:
         """Whether a layer's result is what products read, and what these make is no row of a variable."""
         made = self.plan.works[number].writes
@@ -310,7 +350,7 @@ class Segment:
         return array_layer.block_of(self.config, layer, tiling), layer.down, tuple(array_layer.passes_of(layer, tiling))
 
     @property
-    def waits_for_stores(self) -> bool:
+    def _waits_for_stores(self) -> bool:
         """Whether loads may wait for rows that the program itself has stored: of a variable, or of matrices for
         products of few rows, between which the array has nothing else to do. Also if these stay in SRAM: weights go
         before operands that are still to be made."""

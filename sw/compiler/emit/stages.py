@@ -13,6 +13,9 @@ from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.plan import residency
 from dovetail.sw.network import ir
 
+BLOCKS = 4
+"""Of a plane that is pooled channel by channel so many blocks of output lanes are in SRAM at once, in two buffers."""
+
 Wholes = Mapping[str, ir.Update]
 """By name the products whose matrices are a variable that is all in SRAM, and what replaces rows of it."""
 
@@ -83,8 +86,10 @@ class Stages:
 
     def _pools_tiles(self, node: ir.Node) -> bool:
         """Whether a node pools over a plane that is small enough to be computed channel by channel."""
-        small = WHOLE * self.graph.tensors[node.inputs[0]].size <= self.config.sram if node.inputs else False
-        return small and not self.config.serial and pooling.is_global(self.graph, node)
+        if self.config.serial or not pooling.is_global(self.graph, node):
+            return False
+        size, channels = self.graph.tensors[node.inputs[0]].size, self.graph.tensors[node.inputs[0]].shape[-1]
+        return WHOLE * size // channels * min(channels, BLOCKS * self.config.oc_lanes) <= self.config.sram
 
     def work(self, stage: Stage, whole: Wholes = MappingProxyType({})) -> residency.Work:
         """What a stage is to the plan of SRAM."""

@@ -204,19 +204,15 @@ class Emitter:
             Whether the limit is for ``span``.
         """
         if self.overtakes:
-            return self._overtaking()
-        operations, free, busy, clock = self._operations, self.clock.free, self._busy, self.clock
-        # While more than a page is still to be emitted, the clock is exact.
-        last = len(operations) + len(self._loads) + more - PAGE_WORDS
-        out = self._out
+            return self._overtaking(limit, alone)
+        operations, out = self._operations, self._out
+        every = len(operations) + len(self._loads) + more
         if self.meets:
             return False
         for number in range(len(self.turns), len(self._loads)):
             load = self._loads[number]
-            if limit is not None and number % _LOOKS == 0 and number + out < last and self._by_clock:
-                least = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
-                if least > limit + alone * clock.begun:
-                    return False
+            if number % _LOOKS == 0 and self._is_over(limit, every - number - out, rest, alone):
+                return False
             if self.like:
                 after = due = self.like.turns[number]
                 # A tensor in several banks lies in fewer here: what it has to do with may be more.
@@ -234,12 +230,23 @@ class Emitter:
         self._out = out
         return True
 
-    def _overtaking(self) -> bool:
+    def _is_over(self, limit: int | None, left: int, rest: int, alone: bool) -> bool:
+        """Whether ``cycles`` are sure to exceed the limit, as of `advance`; at least ``left`` operations are to come."""
+        if limit is None or left <= PAGE_WORDS or not self._by_clock:  # the clock would not be exact
+            return False
+        free, busy = self.clock.free, self._busy
+        least = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
+        return least > limit + alone * self.clock.begun
+
+    def _overtaking(self, limit: int | None, alone: bool) -> bool:
         """As `advance`, in an order of loads of its own."""
         waiting = list(range(len(self.turns), len(self._loads)))
         if self.like:
             return self._as_like(waiting)
         while waiting:
+            left = len(self._operations) - self._out + len(waiting)
+            if len(waiting) % _LOOKS == 0 and self._is_over(limit, left, 0, alone):
+                return False
             due, chosen = self._loads[waiting[0]].due, self._choice(waiting)
             if chosen is None or (self._out < due and self._is_ready(self._operations[self._out])):
                 self._emit_next()

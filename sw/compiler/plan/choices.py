@@ -36,6 +36,11 @@ class Way(NamedTuple):
         Whether buffers for weights go to the banks that have been out of use for longest (`Arena`).
     matrices
         Whether matrices of products are among the tensors that may stay in SRAM, and small tensors share banks.
+    overtakes
+        Whether loads may go before one that must wait.
+    passes
+        Into how many passes a layer of one pixel is cut that reads what the layer before it makes channel by channel,
+        so that the first ones run before that is complete; 0 if it is not.
     """
 
     effort: int
@@ -45,11 +50,13 @@ class Way(NamedTuple):
     keeps: int = 0
     by_bank: bool = False
     matrices: bool = False
+    overtakes: bool = False
+    passes: int = 0
 
     @property
     def is_narrow(self) -> bool:
         """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
-        return bool(self.rows or self.keeps or self.matrices)
+        return bool(self.rows or self.keeps or self.matrices or self.passes)
 
     @property
     def is_estimated(self) -> bool:

@@ -34,7 +34,8 @@ class Tiling:
     ``rows`` x ``out_channels``: output tile; ``in_channels``: input channels per pass (all unless split);
     ``rows_outer``: the order of the two loops; ``*_at``: SRAM byte addresses of each operand's buffers (two when
     doubled; as many as there are pieces when all stay); ``price``: cycles; ``best_stripe``: stripes are as long as
-    takes the fewest cycles, else as long as accumulators allow; ``columns`` of the output tile if not all.
+    takes the fewest cycles, else as long as accumulators allow; ``columns`` of the output tile if not all;
+    ``passes_outer``: all tiles take a pass before any takes the next one, so that each has a buffer for its sums.
     """
 
     rows: int
@@ -47,9 +48,10 @@ class Tiling:
     price: int
     best_stripe: bool = False
     columns: int = 0
+    passes_outer: bool = False
 
     def __str__(self) -> str:
-        order = "rows outer" if self.rows_outer else "channels outer"
+        order = "passes outer" if self.passes_outer else "rows outer" if self.rows_outer else "channels outer"
         copies = "/".join(str(len(at)) for at in (self.input_at, self.weights_at, self.output_at))
         wide = f" x {self.columns} columns" if self.columns else ""
         return f"{self.rows} rows{wide} x {self.out_channels} of {self.in_channels} channels, {order}, buffers {copies}"
