@@ -14,7 +14,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing import operations
 from dovetail.sw import frontend
 from dovetail.sw.compiler.emit import words
-from dovetail.sw.compiler.plan import schedule, schedule_cache, tiling
+from dovetail.sw.compiler.plan import array_time, choices, schedule_cache, tiling
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
@@ -28,7 +28,8 @@ CONFIGS = {
 def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, CompiledNetwork]:
     """CPU seconds of a compilation in a process that knows nothing, and its outcome."""
     tiling.forget()
-    schedule.stripe_of.cache_clear()
+    choices.forget()
+    array_time.stripe_of.cache_clear()
     words.forms_of.cache_clear()
     operations.forget()
     start = time.process_time()

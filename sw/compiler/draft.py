@@ -139,24 +139,23 @@ def _ways(partition: Partition) -> list[Way]:
     if options.keep_tensors:
         return [Way(effort, False) for effort in efforts]
     keeping = [Way(effort, True, keeps=keeps) for keeps in _keeps(partition) for effort in efforts]
-    found = [*keeping, *(Way(effort, True) for effort in efforts)]
-    if not partition.config.serial:
-        if partition.updates:
-            found += [Way(effort, True, True) for effort in efforts]
-        else:
-            found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
+    found = [Way(0, False), *keeping, *(Way(effort, True) for effort in efforts)]
+    if partition.config.serial:
+        return found
+    if partition.updates:
+        found += [Way(effort, True, True) for effort in efforts]
+    else:
+        found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
+    best = [way for way in found if way.resident and way.effort == options.effort and not way.by_bank]
+    found += [way._replace(by_bank=True) for way in best]
     nodes = [node for step in partition.steps if step.is_program for node in step.nodes]
-    products = any(isinstance(node, ir.MatMul) for node in nodes)
-    if products or not partition.config.serial:
-        found += [way._replace(by_bank=True) for way in found if way.effort == options.effort and not way.by_bank]
-    if products:
+    if any(isinstance(node, ir.MatMul) for node in nodes):
         found += [way._replace(matrices=True) for way in found if way.by_bank]
-    if not partition.config.serial:
-        found += [way._replace(overtakes=True) for way in found if way.by_bank and not way.wide]
-        if any(pooling.is_global(partition.graph, node) for node in nodes):
-            overtaking = [way for way in found if way.overtakes and not way.keeps]
-            found += [way._replace(passes=passes) for passes in PASSES for way in overtaking]
-    return [Way(0, False), *found]
+    found += [way._replace(overtakes=True) for way in found if way.by_bank and not way.wide]
+    if any(pooling.is_global(partition.graph, node) for node in nodes):
+        pooled = [way for way in found if way.overtakes and not way.keeps]
+        found += [way._replace(passes=passes) for passes in PASSES for way in pooled]
+    return found
 
 
 def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
@@ -380,8 +379,8 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
                 along = _drafts(inner, (way for way in ways if way.rows))
         except CompileError:
             return
-        cascaded = found[-1].cascaded() if found[-1].way.effort == partition.options.effort else None
-        yield [*_worth_trying(found), *along, *([cascaded] if cascaded else [])]
+        cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]
+        yield [*_worth_trying(found), *along, *filter(None, cascaded)]
 
 
 def _price(drafts: Iterable[Draft]) -> int:

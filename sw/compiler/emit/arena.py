@@ -163,7 +163,9 @@ def _highest(last: NDArray[np.int64], width: int) -> NDArray[np.int64]:
 
 def without(config: Config, free: Runs, regions: Iterable[Range]) -> Runs:
     """Those of some banks in which none of the regions lie."""
-    taken = {n for at, size in regions for n in range(at // config.bank_bytes, (at + size - 1) // config.bank_bytes + 1)}
+    taken = {
+        n for at, size in regions for n in range(at // config.bank_bytes, (at + size - 1) // config.bank_bytes + 1)
+    }
     left = [n for first, count in free for n in range(first, first + count) if n not in taken]
     starts = [n for n in left if n - 1 not in left]
     ends = [n + 1 for n in left if n + 1 not in left]

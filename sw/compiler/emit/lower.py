@@ -126,7 +126,12 @@ class _Lowering:
     def _convolution(self, node: ir.Conv | ir.Depthwise, stage: Stage, number: int, index: int) -> Iterator[Task]:
         config, layer = self.config, self.segment.layers[node.name]
         tiling, space = self.segment.tilings[node.name], self.plan.space(number)
-        space = replace(space, free=without(config, space.free, (region for task in self.held for regions in task.touched for region in regions)))
+        space = replace(
+            space,
+            free=without(
+                config, space.free, (region for task in self.held for regions in task.touched for region in regions)
+            ),
+        )
         few = self.segment.goes_early(number + 1)
         cut = array_layer.spread(config, layer, tiling, space, self.arena, results=self.plan.results, few=few)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])

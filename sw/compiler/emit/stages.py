@@ -86,10 +86,11 @@ class Stages:
 
     def _pools_tiles(self, node: ir.Node) -> bool:
         """Whether a node pools over a plane that is small enough to be computed channel by channel."""
-        if self.config.serial or not pooling.is_global(self.graph, node):
+        if self.config.serial or not node.inputs:
             return False
-        size, channels = self.graph.tensors[node.inputs[0]].size, self.graph.tensors[node.inputs[0]].shape[-1]
-        return WHOLE * size // channels * min(channels, BLOCKS * self.config.oc_lanes) <= self.config.sram
+        plane = self.graph.tensors[node.inputs[0]]
+        tiles = plane.size // plane.shape[-1] * min(plane.shape[-1], BLOCKS * self.config.oc_lanes)
+        return WHOLE * tiles <= self.config.sram and pooling.is_global(self.graph, node)
 
     def work(self, stage: Stage, whole: Wholes = MappingProxyType({})) -> residency.Work:
         """What a stage is to the plan of SRAM."""

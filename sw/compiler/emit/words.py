@@ -7,6 +7,7 @@ that is. Where a program updates a state in place, loads may also overtake one t
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from operator import add
 from typing import NamedTuple
 
@@ -231,11 +232,12 @@ class Emitter:
         return True
 
     def _is_over(self, limit: int | None, left: int, rest: int, alone: bool) -> bool:
-        """Whether ``cycles`` are sure to exceed the limit, as of `advance`; at least ``left`` operations are to come."""
+        """Whether it is sure that ``cycles`` will exceed the limit, as of `advance`, with at least ``left`` operations
+        to come."""
         if limit is None or left <= PAGE_WORDS or not self._by_clock:  # the clock would not be exact
             return False
         free, busy = self.clock.free, self._busy
-        least = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
+        least: int = max(*map(add, free, busy), free[_ARRAY] + busy[_ARRAY] + rest)
         return least > limit + alone * self.clock.begun
 
     def _overtaking(self, limit: int | None, alone: bool) -> bool:
@@ -280,18 +282,33 @@ class Emitter:
         return ready < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
 
     def _as_like(self, waiting: list[int]) -> bool:
-        """The loads in the order of ``like``; whether that would do here."""
+        """The loads in the order of ``like``, but behind all that they have to do with here; False if `meets`."""
         assert self.like
-        for number in self.like.order:
-            load, turn = self._loads[number], self.like.turns[len(self.order)]
+        turns = dict(zip(self.like.order, self.like.turns, strict=True))
+        if self.meets:
+            return False
+
+        def emit_load(number: int) -> None:
+            load, after = self._loads[number], turns[number]
             waiting.remove(number)
-            if self.meets or any(_meet(load.operation, one) for one in self._operations[turn : load.due]):
-                return False
-            if any(_meet(load.operation, self._loads[other].operation) for other in waiting if other < number):
-                return False
-            while self._out < turn:
+            for later in range(max(after, self._out), load.due):
+                if _meet(load.operation, self._operations[later]):
+                    self.late |= {load.operation.layer, self._operations[later].layer}
+                    after = later + 1
+            overtaken = takewhile(lambda other: other < number, waiting)
+            before = [other for other in overtaken if _meet(load.operation, self._loads[other].operation)]
+            while self._out < after:
+                emit_loads([*takewhile(lambda other: self._loads[other].due <= self._out, waiting)])
                 self._emit_next()
+            emit_loads(before)
             self._emit_load(number)
+
+        def emit_loads(numbers: Sequence[int]) -> None:
+            for number in numbers:
+                if number in waiting:
+                    emit_load(number)
+
+        emit_loads(self.like.order)
         return True
 
     def _emit_next(self) -> None:

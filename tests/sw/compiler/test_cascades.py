@@ -93,7 +93,8 @@ def test_the_cascade_is_taken_where_it_is_faster() -> None:
     config = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=4, sram="256 KiB", bus=32)
     cascaded, draft = in_bands(graph, config)
     compiled = compile_network(graph, config)
-    assert compiled.report().cycles == cascaded.report().cycles < (draft.cycles({}, None) or 0)
+    assert compiled.report().cycles <= cascaded.report().cycles < (draft.cycles({}, None) or 0)
+    assert any("bands" in layer.tiles for layer in compiled.code.layers)
 
 
 def test_a_sum_with_the_blocks_input() -> None:
