@@ -146,7 +146,7 @@ def _ways(partition: Partition) -> list[Way]:
         found += [Way(effort, True, True) for effort in efforts]
     else:
         found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
-    best = [way for way in found if way.resident and way.effort == options.effort and not way.by_bank]
+    best = [way for way in found if way.resident and way.effort >= min(options.effort, 1) and not way.by_bank]
     found += [way._replace(by_bank=True) for way in best]
     nodes = [node for step in partition.steps if step.is_program for node in step.nodes]
     if any(isinstance(node, ir.MatMul) for node in nodes):
