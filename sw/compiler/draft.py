@@ -146,8 +146,8 @@ def _ways(partition: Partition) -> list[Way]:
         found += [Way(effort, True, True) for effort in efforts]
     else:
         found += [Way(0, True, True, rows, by_bank=True) for rows in _tiles(partition)]
-    best = [way for way in found if way.resident and way.effort >= min(options.effort, 1) and not way.by_bank]
-    found += [way._replace(by_bank=True) for way in best]
+    plain = [way for way in found if way.resident and way.effort >= min(options.effort, 1) and not way.by_bank]
+    found += [way._replace(by_bank=True) for way in plain]
     nodes = [node for step in partition.steps if step.is_program for node in step.nodes]
     if any(isinstance(node, ir.MatMul) for node in nodes):
         found += [way._replace(matrices=True) for way in found if way.by_bank]
@@ -366,7 +366,7 @@ class Draft:
 
 
 def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
-    """The drafts worth trying for smaller memories, the largest first."""
+    """The drafts worth trying for smaller memories, the largest first, in kinds of which the last is usually best."""
     price = _price(drafts)
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
@@ -380,7 +380,10 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]
-        yield [*_worth_trying(found), *along, *filter(None, cascaded)]
+        tried = [*_worth_trying(found), *along, *filter(None, cascaded)]
+        # The best of each kind, as the best of all might not do on the larger memory.
+        for kind in ((False, False), (True, False), (True, True)):
+            yield [draft for draft in tried if (draft.way.by_bank, draft.way.overtakes) == kind]
 
 
 def _price(drafts: Iterable[Draft]) -> int:

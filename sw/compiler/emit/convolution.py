@@ -170,12 +170,12 @@ class ConvCode:
         inputs, streams = buffers.inputs, buffers.streams
         windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
         resident, stores = self.source.sram is not None, self.target.memory is not None
-        every = range(len(self.passes))
-        for turns, (area, col) in product([[turn] for turn in every] if tiling.passes_outer else [every], order):
+        turns = range(len(self.passes))
+        for together, (area, col) in product([[turn] for turn in turns] if tiling.passes_outer else [turns], order):
             window, (channel, count) = windows[area], col
             output = self._output(buffers.tiles, area, col)
             buffers.tiles += 1
-            for turn in turns:
+            for turn in together:
                 first, channels, _, part = self.passes[turn]
                 task = Task(self.index)
                 skip = first - part[0]

@@ -79,6 +79,7 @@ class _Lowering:
         self.arena, self.where, self.constants = arena, where, constants
         self.rows = [(where[name], one) for name, one in segment.picked.items() if name in where]
         self.held: list[Task] = []
+        """The tasks of the stage before, if those of the next one go between them."""
 
     def kept(self, number: int) -> list[Transfer]:
         """Loads of what a stage is the first one to read, and others read again."""
@@ -126,12 +127,9 @@ class _Lowering:
     def _convolution(self, node: ir.Conv | ir.Depthwise, stage: Stage, number: int, index: int) -> Iterator[Task]:
         config, layer = self.config, self.segment.layers[node.name]
         tiling, space = self.segment.tilings[node.name], self.plan.space(number)
-        space = replace(
-            space,
-            free=without(
-                config, space.free, (region for task in self.held for regions in task.touched for region in regions)
-            ),
-        )
+        if self.held:  # some of them come behind some of these
+            taken = (region for task in self.held for regions in task.touched for region in regions)
+            space = replace(space, free=without(config, space.free, taken))
         few = self.segment.goes_early(number + 1)
         cut = array_layer.spread(config, layer, tiling, space, self.arena, results=self.plan.results, few=few)
         source, target = self._place(node.inputs[0]), self._place(node.outputs[0])

@@ -89,11 +89,9 @@ class Segment:
             updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
         self.masks = self._masks(partition, kept, updates) if in_place and kept else {}
         works = [self._work(stage, updates) for stage in self.stages]
-        if way.passes:
-            works = [
-                replace(work, bound=work.bound | {work.writes}) if self._may_go_early(number) else work
-                for number, work in enumerate(works)
-            ]
+        early = [number for number in range(len(works)) if way.passes and self._may_go_early(number)]
+        for number in early:  # its tiles' sums are int32, so they have buffers
+            works[number] = replace(works[number], bound=works[number].bound | {works[number].writes})
         sizes = {f"{name} of columns": 0 for name in self.masks} | {
             root: graph.tensors[root].size for root in roots.values()
         }
@@ -128,7 +126,7 @@ class Segment:
                     raise CompileError(f"layer {stage.head.name!r}: {error}") from None
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
-                if way.passes and self._may_go_early(number):
+                if number in early:
                     chosen = self._in_passes(number, chosen, way.passes)
                 self.tilings[stage.head.name] = (self._in_pieces if in_place else self._without_weights)(number, chosen)
         self.overtakes = not config.serial and (way.overtakes or self._waits_for_stores)
@@ -246,7 +244,7 @@ class Segment:
         part = round_up(ceil_div(layer.channels, passes), self.config.ic_lanes)
         if space.input_at is None or part >= layer.channels:
             return chosen
-        channels = min(chosen.out_channels * (chosen.in_channels // part), layer.out_channels)
+        channels = min(chosen.out_channels * max(chosen.in_channels // part, 1), layer.out_channels)
         tiles = ceil_div(layer.out_channels, channels)
         sizes = buffer_bytes(self.config, layer, 1, channels, part, space)
         placed = place(self.config, sizes, (0, 2, tiles), space)

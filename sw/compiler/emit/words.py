@@ -2,7 +2,7 @@
 
 Computations and stores keep their order, and so do loads; but a load is emitted as soon as no earlier operation needs
 the bytes that it replaces, or makes those that it reads, and its unit's queue has room, however far ahead of its task
-that is. Where a program updates a state in place, loads may also overtake one that has to wait.
+that is. In some programs loads may also overtake one that has to wait.
 """
 
 from array import array
@@ -244,10 +244,9 @@ class Emitter:
         """As `advance`, in an order of loads of its own."""
         waiting = list(range(len(self.turns), len(self._loads)))
         if self.like:
-            return self._as_like(waiting)
+            return self._as_like(waiting, limit, alone)
         while waiting:
-            left = len(self._operations) - self._out + len(waiting)
-            if len(waiting) % _LOOKS == 0 and self._is_over(limit, left, 0, alone):
+            if len(waiting) % _LOOKS == 0 and self._is_over(limit, self._left(waiting), 0, alone):
                 return False
             due, chosen = self._loads[waiting[0]].due, self._choice(waiting)
             if chosen is None or (self._out < due and self._is_ready(self._operations[self._out])):
@@ -281,8 +280,12 @@ class Emitter:
             ready = max(ready, clock.free[unit] + words - QUEUE_DEPTH)
         return ready < max(clock.ready(Unit.LOAD, _WORDS), clock.free[Unit.LOAD] - _MARGIN)
 
-    def _as_like(self, waiting: list[int]) -> bool:
-        """The loads in the order of ``like``, but behind all that they have to do with here; False if `meets`."""
+    def _left(self, waiting: Sequence[int]) -> int:
+        """Operations to come, with the loads that wait."""
+        return len(self._operations) - self._out + len(waiting)
+
+    def _as_like(self, waiting: list[int], limit: int | None, alone: bool) -> bool:
+        """As `advance`: the loads in the order of ``like``, but behind all that they have to do with here."""
         assert self.like
         turns = dict(zip(self.like.order, self.like.turns, strict=True))
         if self.meets:
@@ -308,7 +311,10 @@ class Emitter:
                 if number in waiting:
                     emit_load(number)
 
-        emit_loads(self.like.order)
+        for place, number in enumerate(self.like.order):
+            if place % _LOOKS == 0 and self._is_over(limit, self._left(waiting), 0, alone):
+                return False
+            emit_loads([number])
         return True
 
     def _emit_next(self) -> None:

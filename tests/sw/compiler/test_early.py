@@ -170,3 +170,22 @@ def test_banks_without_some() -> None:
 def test_the_schedule_says_so() -> None:
     tiling = Tiling(1, 8, 16, False, (0,), (8, 16), (24, 28), 5, passes_outer=True)
     assert str(tiling) == "1 rows x 8 of 16 channels, passes outer, buffers 1/2/2"
+
+
+def test_loads_that_must_wait_on_more_sram() -> None:
+    """Tensors in fewer banks: a load that went ahead may have to wait for what did not have to do with it."""
+    graph = frontend.load("zoo:resnet8")
+    late = 0
+    for number in (1, 2, 4):
+        config = Config(ic_lanes=8, oc_lanes=8 * number, sram="32 KiB")
+        draft = Draft(partition(graph, config, Options()), way())
+        cycles = draft.cycles({}, None)
+        for size in (64, 256):
+            moved = draft.moved(config.replace(sram=f"{size} KiB", banks=None))
+            found = moved.cycles({}, None)
+            if found is not None:
+                assert cycles and found >= cycles
+                emitter = moved.emitted(0)
+                late += bool(emitter and emitter.late)
+                check(CompiledNetwork(emit(moved)))
+    assert late
