@@ -108,7 +108,7 @@ GRID = {
     "T15": _design("4x4", "16384/4", 0, 1, 1, "", "m", bus=32),
     "T16": _design("1x128", "1024/16", 1, 16, 1, "", "a"),
     "T17": _design("16x16x4", "512/16", 1, 32, 16, "mpea", "av"),
-    "T18": _design("128x1", "1024/8", 1, 1, 1, "", "ma", bus=32),
+    "T18": _design("128x1", "1024/16", 1, 1, 1, "", "ma", bus=32),
     "T19": _design("4x4", "32/4", 0, 1, 4, "mpea", "vc", softmax=1, norm=1, parameters=3),
     "T20": _design("4x4", "32/4", 0, 1, 8, "pea", "v", softmax=2, norm=4),
     "T21": _design("4x4", "32/4", 0, 1, 16, "mpea", "v", softmax=4, norm=1),

@@ -49,7 +49,7 @@ BLOCKS = {
     "mobilenet_v2_block": 15_343,
     "hard_swish_block": 14_082,
     "inception_block": 14_191,
-    "shuffle_block": 6_424,
+    "shuffle_block": 5_878,
     "attention_block": 3_791,
 }
 """Cycles on 8x8."""
