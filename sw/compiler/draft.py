@@ -224,19 +224,22 @@ class Draft:
 
     def on(self, config: Config, cycles: int) -> tuple[Draft, int] | None:
         """The same draft, which takes ``cycles``, on the larger SRAM of ``config``, and its cycles there. If there are
-        additional waits, tensors near them are tried at other places within their banks, one after the other. None if
-        its order of operations would not do there (`Emitter.meets`).
+        additional waits, tensors near them are tried at other places within their banks, one after the other, as long
+        as that helps. None if its order of operations would not do there (`Emitter.meets`).
         """
         best = self.moved(config)
         least = best.cycles({}, None)
         if least is None:
             return None
-        for name, later in self._places(best) if least > cycles else ():
-            other = self.moved(config, {**best._later, name: later})
-            if (found := other.cycles({}, least - 1)) is not None:
-                best, least = other, found
-                if least == cycles:
-                    break
+        before = least + 1
+        while cycles < least < before:
+            before = least
+            for name, later in self._places(best):
+                other = self.moved(config, {**best._later, name: later})
+                if (found := other.cycles({}, least - 1)) is not None:
+                    best, least = other, found
+                    if least == cycles:
+                        break
         return best, least
 
     @cached_property
