@@ -5,17 +5,17 @@
 Without options: the model's errors. ``--measure`` synthesises those of the grid that `area.json` beside this file
 does not have, or has of other hardware (minutes each; it may be stopped at any time and goes on where it was).
 ``--fit`` fits the coefficients to the configurations named T.. (training) and writes them to the package, with the
-largest error of these, of those named H.. (held out), and of fits from which one is left out. Of some configurations
-only some blocks are synthesised: each alone, as a whole would take hours. ``--markdown`` prints the
-last section of docs/area.md. Synthesis needs the extra `synth`; ``--yosys`` is another command that takes
-``-q -p SCRIPT``.
+largest error of these, of those named H.. (held out), and of fits from which one is left out that is in the range of
+the others. Of some configurations only some blocks are synthesised: each alone, as a whole would take hours.
+``--markdown`` prints the last section of docs/area.md. Synthesis needs the extra `synth`; ``--yosys`` is another
+command that takes ``-q -p SCRIPT``.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -113,6 +113,7 @@ GRID = {
     "T20": _design("4x4", "32/4", 0, 1, 8, "pea", "v", softmax=2, norm=4),
     "T21": _design("4x4", "32/4", 0, 1, 16, "mpea", "v", softmax=4, norm=1),
     "T22": _design("4x4", "32/4", 0, 1, 2, "", "v", norm=1),
+    "T23": _design("2x64", "128/4", 0, 8, 1, "", "a"),
     "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32),
     "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }
@@ -193,6 +194,9 @@ def measured(role: str) -> list[Measured]:
 Coefficients = dict[str, dict[str, dict[str, float]]]
 """By block, resource and term."""
 
+Ranges = dict[str, dict[str, list[int]]]
+"""By block and quantity the least and the most."""
+
 
 def fitted(training: Sequence[Measured]) -> Coefficients:
     """The coefficients that suit these configurations.
@@ -235,18 +239,8 @@ def estimates(config: Config, resource: str, coefficients: Coefficients) -> dict
 def fit() -> None:
     """Fit the coefficients and write the model."""
     training, held_out = measured(TRAINING), measured(HELD_OUT)
-    found: dict[str, dict[str, list[int]]] = {}
-    for m in training + held_out:
-        for block, quantities in area.measured_quantities(m.config).items():
-            for name, value in quantities.items() if block in m.blocks else ():
-                found.setdefault(block, {}).setdefault(name, []).append(value)
-    found["memory"]["words of a bank"] += BANKS_ALONE
-    ranges = {
-        block: {name: [min(values), max(values)] for name, values in quantities.items()}
-        for block, quantities in found.items()
-    }
     coefficients = fitted(training)
-    alone = left_out()
+    alone = left_out(inside=True)
     told = {
         resource: max(
             abs(m.error(resource, estimates(m.config, resource, of)))
@@ -261,11 +255,38 @@ def fit() -> None:
         "training": len(training),
         "held_out": len(held_out),
         "error": {resource: ceil(1e4 * error) / 1e4 for resource, error in told.items()},
-        "ranges": ranges,
+        "ranges": ranges_of(training + held_out),
         "coefficients": coefficients,
     }
     write_atomically(area.MODEL, json.dumps(model, indent=1) + "\n")
     area.forget()
+
+
+def ranges_of(points: Sequence[Measured]) -> Ranges:
+    """The least and the most of every quantity, by block."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for m in points:
+        for block, name, value in _quantities(m):
+            found.setdefault(block, {}).setdefault(name, []).append(value)
+    found["memory"]["words of a bank"] += BANKS_ALONE
+    return {
+        block: {name: [min(values), max(values)] for name, values in quantities.items()}
+        for block, quantities in found.items()
+    }
+
+
+def _quantities(m: Measured) -> Iterator[tuple[str, str, int]]:
+    """(block, name, value) of those of its blocks that were measured."""
+    for block, quantities in area.measured_quantities(m.config).items():
+        for name, value in quantities.items() if block in m.blocks else ():
+            yield block, name, value
+
+
+def _is_inside(m: Measured, others: Sequence[Measured]) -> bool:
+    """Whether it is in the range of others."""
+    ranges = ranges_of(others)
+    limits = ([*ranges.get(block, {}).get(name, [1, 0]), value] for block, name, value in _quantities(m))
+    return all(low <= value <= high for low, high, value in limits)
 
 
 def _coefficients(terms: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -310,10 +331,15 @@ def block_errors(points: Sequence[Measured], block: str, resource: str) -> list[
 
 
 @cache
-def left_out() -> list[tuple[Measured, Coefficients]]:
-    """Each training configuration with the coefficients of a fit to all others."""
-    training = measured(TRAINING)
-    return [(m, fitted([other for other in training if other is not m])) for m in training]
+def left_out(*, inside: bool) -> list[tuple[Measured, Coefficients]]:
+    """The training configurations inside, or outside, of the range of all others, each with the coefficients of a fit
+    to all others. Of those outside the model without them would say that its error is not known."""
+    training, held_out, found = measured(TRAINING), measured(HELD_OUT), []
+    for m in training:
+        others = [other for other in training if other is not m]
+        if _is_inside(m, others + held_out) == inside:
+            found.append((m, fitted(others)))
+    return found
 
 
 def markdown() -> str:
@@ -334,8 +360,9 @@ def error_table() -> str:
         off = exact(points).count(False)
         told = f"off in {off}" if off else "equal in all"
         lines.append(_error_row(what, [errors(points, resource) for resource in RESOURCES], told))
-    alone = [[m.error(r, estimates(m.config, r, of)) for m, of in left_out()] for r in RESOURCES]
-    lines.append(_error_row("training, each left out of the fit", alone))
+    for inside, where in ((True, "inside"), (False, "outside")):
+        alone = [[m.error(r, estimates(m.config, r, of)) for m, of in left_out(inside=inside)] for r in RESOURCES]
+        lines.append(_error_row(f"training, each left out of the fit, {where} of the others' range", alone))
     points = measured(TRAINING) + measured(HELD_OUT)
     lines += [
         _error_row(f"`{block}` alone", [block_errors(points, block, resource) for resource in RESOURCES])

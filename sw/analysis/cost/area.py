@@ -202,8 +202,7 @@ def brams(config: Config) -> Mapping[str, int]:
     table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
     tables = config.vector_lanes if config.activation and table else 0
     # Of a row of SOFTMAX: a table with two reads at once, and the distances of 4,096 elements.
-    fours = ceil_div(config.vector_lanes, 4)
-    tables += config.softmax * (2 * fours + max(2, fours))
+    tables += config.softmax * (2 * ceil_div(config.vector_lanes, 4) + 2)
     return {
         "control": page,
         "memory": config.banks * bank,

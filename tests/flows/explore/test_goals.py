@@ -31,7 +31,7 @@ TWO = (Workload("zoo:dscnn"), Workload("nets/my-net.onnx", 2.0))
 SPACE = Space(
     TWO,
     Config.load("ulx3s").replace(depthwise="none"),
-    {"lanes": ((8, 8), (32, 8)), "clock": (50e6, 100e6)},
+    {"lanes": ((8, 8), (8, 8, 8)), "clock": (50e6, 100e6)},
     objectives=("latency", "energy * latency", "max my_net.fps"),
     constraints=("my_net.latency < 2 ms", "clock <= 80 MHz or pe > 64"),
     metrics={"each": "lut / pe", "twice": "2 * each"},
@@ -148,7 +148,7 @@ FILE = """
 source = "zoo:autoencoder"
 name = "ae"
 [axes]
-lanes = [[8, 8], [32, 8]]
+lanes = [[8, 8], [8, 8, 8]]
 clock = ["50 MHz", "100 MHz"]
 [metrics]
 score = "max ae.fps / lut"
@@ -201,7 +201,7 @@ def test_flags_override_a_file_and_price_nothing_anew(tmp_path: Path, capsys: py
     table = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert {row["energy_error"] for row in table} == {"unknown"}
     assert [row["area_error"] for row in table] == [str(error), str(error), "unknown", "unknown"]
-    assert "ic_lanes 32: measured were 2..16" in table[2]["area_outside"]
+    assert "pixel_lanes 8: measured were 1..4" in table[2]["area_outside"]
     second = run(str(tmp_path / "s.toml"))
     assert (second["points"], second["reused"], second["nearest_miss"]) == (2, 2, None)
     assert [fate["before"] for fate in second["constraints"]] == [None, 2]
