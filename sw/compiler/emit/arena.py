@@ -161,15 +161,25 @@ def _highest(last: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     return found
 
 
+def runs_of(free: int, banks: int) -> Runs:
+    """Runs of the banks whose bits are set."""
+    runs: list[tuple[int, int]] = []
+    for bank in range(banks):
+        if free >> bank & 1:
+            if runs and sum(runs[-1]) == bank:
+                runs[-1] = runs[-1][0], runs[-1][1] + 1
+            else:
+                runs.append((bank, 1))
+    return tuple(runs)
+
+
 def without(config: Config, free: Runs, regions: Iterable[Range]) -> Runs:
     """Those of some banks in which none of the regions lie."""
-    taken = {
-        n for at, size in regions for n in range(at // config.bank_bytes, (at + size - 1) // config.bank_bytes + 1)
-    }
-    left = [n for first, count in free for n in range(first, first + count) if n not in taken]
-    starts = [n for n in left if n - 1 not in left]
-    ends = [n + 1 for n in left if n + 1 not in left]
-    return tuple((start, end - start) for start, end in zip(starts, ends, strict=True))
+    left = sum((1 << count) - 1 << first for first, count in free)
+    for at, size in regions:
+        first, end = at // config.bank_bytes, ceil_div(at + size, config.bank_bytes)
+        left &= ~((1 << end) - (1 << first))
+    return runs_of(left, config.banks)
 
 
 def _cells_of(free: Iterable[tuple[int, int]], per_bank: int) -> list[slice]:

@@ -15,14 +15,13 @@ from dovetail.isa.instructions.table import TABLE_BYTES
 from dovetail.sw.compiler.emit import array_layer, masks, pooling, products, rows
 from dovetail.sw.compiler.emit.hazards import Range
 from dovetail.sw.compiler.emit.stages import Stage, Stages, Wholes
-from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer, of_rows
+from dovetail.sw.compiler.emit.tail import OVERHEAD, Beside, by_channels, finer, in_passes, of_rows
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.plan import residency, tiling
 from dovetail.sw.compiler.plan.cascades import Link
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.compiler.plan.residency import CACHES
-from dovetail.sw.compiler.plan.schedule import buffer_bytes, place
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
@@ -127,7 +126,8 @@ class Segment:
                 if works[number].whole or together:
                     chosen = self._cut_finer(number, chosen)
                 if number in early:
-                    chosen = self._in_passes(number, chosen, way.passes)
+                    layer, space = self.layers[stage.head.name], self.plan.space(number)
+                    chosen = in_passes(config, layer, chosen, space, way.passes) or chosen
                 self.tilings[stage.head.name] = (self._in_pieces if in_place else self._without_weights)(number, chosen)
         self.overtakes = not config.serial and (way.overtakes or self._waits_for_stores)
 
@@ -237,22 +237,6 @@ class Segment:
         plain = layer.mode == "conv" and layer.terms == layer.repeats == 1
         one = layer.height == layer.width == layer.out_height == layer.out_width == 1
         return plain and one and self.roots[stage.head.inputs[0]] == self.roots[before.tail.outputs[0]]
-
-    def _in_passes(self, number: int, chosen: tiling.Tiling, passes: int) -> tiling.Tiling:
-        """Tiles of a layer that may go early: of so many passes, and with about as many weights as before."""
-        layer, space = self.layers[self.stages[number].head.name], self.plan.space(number)
-        part = round_up(ceil_div(layer.channels, passes), self.config.ic_lanes)
-        if space.input_at is None or part >= layer.channels:
-            return chosen
-        channels = min(chosen.out_channels * max(chosen.in_channels // part, 1), layer.out_channels)
-        tiles = ceil_div(layer.out_channels, channels)
-        sizes = buffer_bytes(self.config, layer, 1, channels, part, space)
-        placed = place(self.config, sizes, (0, 2, tiles), space)
-        if not placed or placed[1]:
-            return chosen
-        input_at, weights_at, output_at = placed[0]
-        cut = replace(chosen, out_channels=channels, in_channels=part, rows_outer=False, passes_outer=True)
-        return replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at)
 
     def goes_early(self, number: int) -> bool:
         """Whether passes of a stage go between the tiles of the one before it."""

@@ -1,10 +1,11 @@
-"""Element-wise nodes that follow a convolution tile by tile, so that its result is never in SRAM as a whole."""
+"""Element-wise nodes that follow a convolution tile by tile, so that its result is never in SRAM as a whole; and tiles
+that suit what runs beside a layer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dovetail.isa.common.sizes import ceil_div
+from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.convolution import Area
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
@@ -13,7 +14,7 @@ from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.residency import TABLE, Extent
-from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes, place
+from dovetail.sw.compiler.plan.schedule import Buffers, Copies, Space, Tiling, buffer_bytes, place
 from dovetail.sw.compiler.plan.tiling import array_cycles
 
 MAX_ROWS = 65535
@@ -79,13 +80,10 @@ def finer(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, beside
         cut = replace(tiling, rows=rows, out_channels=channels, rows_outer=whole)
         if (parts == 1 and channels == tiling.out_channels) or (cost := price(cut, 1 if whole else columns)) >= least:
             continue
-        sizes = buffer_bytes(config, layer, rows, channels, tiling.in_channels, space, tiling.columns)
-        copies = 2 * (space.input_at is None), streams, 2
-        if channels > tiling.out_channels and WHOLE * sizes.weights > config.sram:
+        if channels > tiling.out_channels and WHOLE * _sizes(config, layer, cut, space).weights > config.sram:
             continue
-        if (placed := place(config, sizes, copies, space)) and not placed[1]:
-            input_at, weights_at, output_at = placed[0]
-            best, least = replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at), cost
+        if placed := _placed(config, layer, cut, space, (2 * (space.input_at is None), streams, 2)):
+            best, least = placed, cost
     return best
 
 
@@ -94,12 +92,19 @@ def of_rows(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, rows
     there are."""
     if layer.out_width > 1 or layer.out_height <= rows or tiling.in_channels != layer.channels or layer.terms > 1:
         return None
-    sizes = buffer_bytes(config, layer, rows, layer.out_channels, layer.channels, space)
-    placed = place(config, sizes, (2 * (space.input_at is None), 1, 2), space)
-    if not placed or placed[1]:
-        return None
     cut = replace(tiling, rows=rows, columns=0, out_channels=layer.out_channels, rows_outer=True, best_stripe=False)
-    return replace(cut, input_at=placed[0][0], weights_at=placed[0][1], output_at=placed[0][2])
+    return _placed(config, layer, cut, space, (2 * (space.input_at is None), 1, 2))
+
+
+def in_passes(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, passes: int) -> Tiling | None:
+    """Tiles of a layer of one pixel for so many passes, each with about as many weights as before; None if these do not
+    fit, or for fewer channels, or where the pixel is not in SRAM."""
+    part = round_up(ceil_div(layer.channels, passes), config.ic_lanes)
+    if space.input_at is None or part >= layer.channels:
+        return None
+    channels = min(tiling.out_channels * max(tiling.in_channels // part, 1), layer.out_channels)
+    cut = replace(tiling, out_channels=channels, in_channels=part, rows_outer=False, passes_outer=True)
+    return _placed(config, layer, cut, space, (0, 2, ceil_div(layer.out_channels, channels)))
 
 
 def by_channels(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, cycles: int, most: int) -> Tiling:
@@ -111,17 +116,29 @@ def by_channels(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, 
         channels = min(blocks * lanes, layer.out_channels)
         cut = replace(tiling, rows=layer.out_height, columns=0, out_channels=channels, in_channels=layer.channels)
         cut = replace(cut, rows_outer=False, best_stripe=False)
-        sizes = buffer_bytes(config, layer, cut.rows, channels, layer.channels, space)
         copies = int(space.input_at is None), 2, 2
-        if (found and channels > most) or not (placed := place(config, sizes, copies, space)):
+        if (found and channels > most) or not (placed := _placed(config, layer, cut, space, copies, shared=True)):
             break
-        input_at, weights_at, output_at = placed[0]
         tiles = ceil_div(layer.out_channels, channels)
         array = array_cycles(config, layer, cut, OVERHEAD)
-        first = sizes.weights // config.bus_bytes * config.like_fixed.beat_cycles
-        price = Beside(tail=cycles).price(array, tiles, 1) + first
-        found.append(replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at, price=price))
+        first = _sizes(config, layer, cut, space).weights // config.bus_bytes * config.like_fixed.beat_cycles
+        found.append(replace(placed, price=Beside(tail=cycles).price(array, tiles, 1) + first))
     return min(found, key=lambda cut: cut.price)
+
+
+def _sizes(config: Config, layer: ConvLayer, cut: Tiling, space: Space) -> Buffers:
+    return buffer_bytes(config, layer, cut.rows, cut.out_channels, cut.in_channels, space, cut.columns)
+
+
+def _placed(
+    config: Config, layer: ConvLayer, cut: Tiling, space: Space, copies: Copies, *, shared: bool = False
+) -> Tiling | None:
+    """The tiling with so many buffers; None if they do not fit. ``shared``: output may be in the input's banks."""
+    placed = place(config, _sizes(config, layer, cut, space), copies, space)
+    if not placed or (placed[1] and not shared):
+        return None
+    input_at, weights_at, output_at = placed[0]
+    return replace(cut, input_at=input_at, weights_at=weights_at, output_at=output_at)
 
 
 @dataclass

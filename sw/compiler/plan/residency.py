@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.emit.arena import Arena, Room, Runs
+from dovetail.sw.compiler.emit.arena import Arena, Room, Runs, runs_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.plan import array_time, schedule
 from dovetail.sw.compiler.plan.smaller import Residents
@@ -210,11 +210,11 @@ class Plan:
 
     def _split(self, number: int) -> tuple[Runs, tuple[Extent, Extent]]:
         """The banks of a step's first node, and the areas of the one that follows."""
-        work, free = self.works[number], _runs(self._free[number], self.config.banks)
+        work, free = self.works[number], runs_of(self._free[number], self.config.banks)
         if self._apart and not work.array:
             return self._of_vector(number), ((0, 0), (0, 0))
         if self._apart:
-            free = _runs(self._free[number] & -(1 << KEPT), self.config.banks)
+            free = runs_of(self._free[number] & -(1 << KEPT), self.config.banks)
         if not work.tail:
             return free, ((0, 0), (0, 0))
         streamed = work.operand is not None and work.operand not in self.residents
@@ -240,7 +240,7 @@ class Plan:
             work = self.works[number]
             inside = {*work.reads, work.writes} <= self.residents.keys()
             return ((end, 1),) if self._along_rows and inside else ((first, end - first),)
-        return _runs(self._free[number] | (1 << end) - (1 << first), end)
+        return runs_of(self._free[number] | (1 << end) - (1 << first), end)
 
     def _streams_little(self, number: int) -> bool:
         """Whether the banks for what the vector unit streams do for a step of it."""
@@ -390,15 +390,3 @@ class Plan:
         sizes = schedule.buffer_bytes(config, layer, rows, channels, layer.channels, space)
         copies = int(space.input_at is None) * 2, 2, int(space.output_at is None) * 2
         return schedule.place(config, sizes, copies, space) is not None
-
-
-def _runs(free: int, banks: int) -> Runs:
-    """Runs of the banks whose bits are set."""
-    runs: list[tuple[int, int]] = []
-    for bank in range(banks):
-        if free >> bank & 1:
-            if runs and sum(runs[-1]) == bank:
-                runs[-1] = runs[-1][0], runs[-1][1] + 1
-            else:
-                runs.append((bank, 1))
-    return tuple(runs)

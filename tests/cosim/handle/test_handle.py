@@ -252,8 +252,10 @@ def test_whole_accelerator(build_cache: Path) -> None:
         _serve(acc, program)
         acc.tick(20)
         assert (acc.trace_busy, acc["core.host.first.cause"]) == (0, 0)
-        acc["core.sram.memory.cells"][5] = 1 << 127
-        assert acc["core.sram.memory.cells"][5] == 1 << 127
+        cells = acc["core.sram.memory.cells"]
+        assert (len(cells), cells.width) == (config.sram // 8, 64)  # pieces of 64 bits
+        cells[5] = 1 << cells.width - 1
+        assert acc["core.sram.memory.cells"][5] == 1 << cells.width - 1
         assert len(acc.core.sequencer.load_queue.entries) == 16
 
 
