@@ -72,7 +72,7 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     if choice.sram not in sizes or choice.way not in _ways(partition):
         return None
     try:
-        draft = Draft(sizes[choice.sram], choice.way)
+        draft = _draft(sizes[choice.sram], choice.way)
     except CompileError:
         return None
     found = draft.cascaded() if choice.cascaded else draft
@@ -155,6 +155,8 @@ def _ways(partition: Partition) -> list[Way]:
     if any(pooling.is_global(partition.graph, node) for node in nodes):
         pooled = [way for way in found if way.overtakes and not way.keeps]
         found += [way._replace(passes=passes) for passes in PASSES for way in pooled]
+    if partition.im2col:
+        found += [way._replace(im2col=True) for way in found if way.overtakes or way.rows]
     return found
 
 
@@ -163,8 +165,12 @@ def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
     found = list[Draft]()
     for way in ways:
         with suppress(CompileError) if way.is_narrow else nullcontext():
-            found.append(Draft(partition, way))
+            found.append(_draft(partition, way))
     return found
+
+
+def _draft(partition: Partition, way: Way) -> Draft:
+    return Draft(partition.im2col if way.im2col and partition.im2col else partition, way)
 
 
 def _keeps(partition: Partition) -> list[int]:

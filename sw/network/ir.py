@@ -23,6 +23,7 @@ from dovetail.sw.network.nodes import (
     Depthwise,
     Elementwise,
     Host,
+    Im2col,
     MatMul,
     MaxPool,
     Mean,
@@ -56,6 +57,7 @@ __all__ = [
     "Elementwise",
     "Graph",
     "Host",
+    "Im2col",
     "MatMul",
     "MaxPool",
     "Mean",
@@ -300,7 +302,7 @@ class Graph:
 
 
 def _details(node: Node) -> str:
-    if isinstance(node, Conv | Depthwise | AvgPool | MaxPool):
+    if isinstance(node, Conv | Depthwise | AvgPool | MaxPool | Im2col):
         kernel, stride = (f"{y}x{x}" for y, x in (node.kernel, node.stride))
         text = f" {kernel} stride {stride} pads {','.join(map(str, node.pads))}"
         if isinstance(node, Conv | Depthwise):

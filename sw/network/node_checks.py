@@ -16,6 +16,7 @@ from dovetail.sw.network.nodes import (
     Depthwise,
     Elementwise,
     Host,
+    Im2col,
     MatMul,
     MaxPool,
     Mean,
@@ -135,7 +136,7 @@ def _check_copies(node: Move, ins: list[Tensor], out: Tensor) -> None:
     require(moved == out.size, node.name, f"copies must fill {out.size} elements, not {moved}")
 
 
-def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool | Pad, source: Tensor) -> Shape:
+def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool | Pad | Im2col, source: Tensor) -> Shape:
     """(1, H, W, C) of the output of a spatial node."""
     _, height, width, channels = source.nhwc
     if isinstance(node, Mean):
@@ -145,6 +146,8 @@ def _expected(node: Conv | Depthwise | AvgPool | Mean | MaxPool | Pad, source: T
     if isinstance(node, Pad):
         return 1, height + top + bottom, width + left + right, channels
     out_channels, dilation = channels, (1, 1)
+    if isinstance(node, Im2col):
+        out_channels, dilation = prod(node.kernel) * channels, node.dilation
     if isinstance(node, Conv | Depthwise):
         dilation = node.dilation
         clamp = (node.requant.lo, node.requant.hi)

@@ -384,6 +384,18 @@ class Pad(_Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Im2col(_Node):
+    """The pixels of each window of a (1, H, W, C) tensor side by side, row by row, as the channels of one pixel ->
+    (1, OH, OW, KH * KW * C). Padding reads as `value`. Made by the compiler; no file has it."""
+
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    pads: Pads
+    value: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Constant(_Node):
     """An int8 tensor that does not depend on the network's inputs; costs nothing but its memory."""
 
@@ -474,6 +486,7 @@ Node = (
     | Mean
     | MaxPool
     | Pad
+    | Im2col
     | Move
     | Update
     | Reshape

@@ -104,6 +104,9 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
             result = max_pool(node, pixels)
         case ir.Pad():
             result = _padded(pixels, node.pads, node.value)
+        case ir.Im2col():
+            padded = _padded(pixels, node.pads, node.value)
+            result = np.concatenate(_taps(padded, node.kernel, node.stride, node.dilation), axis=-1)
         case ir.Move():
             result = move(node, inputs, out.size)
         case ir.Update():
@@ -117,7 +120,7 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
     return [np.asarray(result).astype(np.int8).reshape(out.shape)]
 
 
-_SPATIAL = ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool | ir.Pad
+_SPATIAL = ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool | ir.Pad | ir.Im2col
 
 
 def rescaled(acc: Int64, requant: ir.Requant) -> Int8:

@@ -78,10 +78,12 @@ def _code_of(program: Program, network: ir.Graph) -> Code:
     of another form raises."""
     data, config = program.metadata, program.config
     options = Options.from_dict(data["options"])
+    layers = tuple(Layer(**layer) for layer in data["layers"])
     divided = partition(network, config, options)
+    if not {layer.name for layer in layers} <= {node.name for node in divided.graph.nodes}:
+        divided = divided.im2col or divided
     graph = divided.graph
     accelerated = [step for step in divided.steps if step.is_program]
-    layers = tuple(Layer(**layer) for layer in data["layers"])
     _check("number of segments", len(program.segments), len(accelerated))
     _check("host", data["host"], divided.reasons)
     _check("pitches", data["pitches"], {name: part.pitch for name, part in divided.parts.items()})

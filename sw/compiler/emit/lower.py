@@ -41,7 +41,7 @@ def emit(
     """
     more = sum(map(segment.least_operations, segment.stages))
     order, gathered = Order(segment.config), list[Task]()
-    arena = Arena(segment.config, small=segment.wide, first=int(segment.rows > 0), by_bank=segment.by_bank)
+    arena = Arena(segment.config, small=segment.wide, first=1, by_bank=segment.by_bank)
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
         arena.keep(segment.needed_next(number))
@@ -111,7 +111,7 @@ class _Lowering:
                 return self._pointwise(node, number, index)
             case node if isinstance(node, ir.Rows):
                 return self._over_rows(node, number, index)
-            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad() as node:
+            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad() | ir.Im2col() as node:
                 places = self._place(node.inputs[0]), self._place(node.outputs[0])
                 space, bands = self.plan.space(number), self.segment.bands(number)
                 return pooling.pool_tasks(self.config, index, self.graph, node, *places, space, self.arena, bands)

@@ -1,4 +1,4 @@
-"""Code for pooling layers, and for padding, which walks its input like these."""
+"""Code for pooling layers, and for padding and im2col, which walk their input like these."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir
 
-Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad
+Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad | ir.Im2col
 LOADED_ROWS = 4
 """Rows of a band at least if its input is loaded, as bands have some of that in common."""
 Global = ir.AvgPool | ir.MaxPool | ir.Mean
@@ -36,9 +36,10 @@ def pool_tasks(
     bands: int = 1,
 ) -> Iterator[Task]:
     """Tasks of a pooling layer, cut in output rows, into ``bands`` at least, and in channels where a row is too large;
-    of padding likewise."""
+    of padding likewise, and of im2col, the channels of which stay together."""
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
-    _, out_height, out_width, _ = graph.tensors[node.outputs[0]].nhwc
+    _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
+    seen, made = (channels, out_channels) if isinstance(node, ir.Im2col) else (1, 1)
     kernel, stride, pads = _window(node, height, width)
     room = Room(config, arena, space.free, operands=source.sram is None, results=target.sram is None)
     word = config.word_bytes
@@ -48,23 +49,23 @@ def pool_tasks(
     def bytes_of(rows: int, part: int) -> tuple[int, int]:
         span = min((rows - 1) * stride[0] + kernel[0], height)
         return (
-            0 if source.sram is not None else round_up(span * width * part, word),
-            0 if target.sram is not None else round_up(rows * out_width * part, word),
+            0 if source.sram is not None else round_up(span * width * part * seen, word),
+            0 if target.sram is not None else round_up(rows * out_width * part * made, word),
         )
 
     smallest = f"what one output row of one channel needs, {kernel[0]} x {width} bytes"
-    op = Op.MOV if isinstance(node, ir.Pad) else Op.POOL
+    op = Op.MOV if isinstance(node, ir.Pad | ir.Im2col) else Op.POOL
     uneven = isinstance(node, ir.AvgPool) and node.counted is None
     columns = _runs(range(out_width), width, kernel[1], stride[1], pads[1], uneven)
-    for tile in tiles(room, bytes_of, out_height, channels, smallest, bands):
-        first, rows, channel, count = tile.first, tile.rows, tile.channel, tile.channels
+    for tile in tiles(room, bytes_of, out_height, channels // seen, smallest, bands):
+        first, rows, channel, count = tile.first, tile.rows, tile.channel * seen, tile.channels * seen
         top = first * stride[0] - pads[0]
         # A tile that lies in the padding alone still has a row of input, which it does not see.
         low = min(max(top, 0), height - 1)
         high = max(min(top + (rows - 1) * stride[0] + kernel[0], height), low + 1)
         task = Task(index)
         view = operand_of(task, Slab(low, high - low, width, channel, count), source, tile.operands)
-        slab = Slab(first, rows, out_width, channel, count)
+        slab = Slab(first, rows, out_width, channel, tile.channels * made)
         out = result_of(slab, target, tile.results)
         check_padding(config, pads, view.pitch)
         pitch = width * view.pitch
@@ -91,9 +92,32 @@ def pool_tasks(
                 "OUT_X_STEP": out.pitch,
                 "BLOCKS": _blocks(config, count),
             }
-            task.computes.append(_compute(op, registers))
+            for part in _parts(config, node, registers, channels, view.pitch):
+                task.computes.append(_compute(op, registers | part))
         store(task, slab, out, target)
         yield task
+
+
+def _parts(
+    config: Config, node: Window, registers: Mapping[str, int], channels: int, pitch: int
+) -> Iterator[Mapping[str, int]]:
+    """What differs from ``registers``, instruction by instruction: im2col has one for each row of the kernel, or for
+    each tap where between the image's pixels, ``pitch`` bytes apart, there is more than their ``channels``."""
+    if not isinstance(node, ir.Im2col):
+        yield {}
+        return
+    taps = node.kernel[1] if pitch > channels else 1
+    size = node.kernel[1] * channels // taps
+    for row, column in product(range(node.kernel[0]), range(taps)):
+        down, skip = row * node.dilation[0], (row * taps + column) * size
+        yield {
+            "ORIGIN": registers["ORIGIN"] + down * registers["KY_STEP"] + column * pitch,
+            "PAD_TOP": registers["PAD_TOP"] - down,
+            "PAD_LEFT": registers["PAD_LEFT"] - column * pitch,
+            "OUT_ADDR": registers["OUT_ADDR"] + skip,
+            "OUT_BYTES": registers["OUT_BYTES"] - skip,
+            "BLOCKS": _blocks(config, size),
+        }
 
 
 @dataclass
@@ -179,6 +203,8 @@ def _window(node: Window, height: int, width: int) -> tuple[ir.Pair, ir.Pair, ir
         return (height, width), (1, 1), (0, 0, 0, 0)
     if isinstance(node, ir.Pad):
         return (1, 1), (1, 1), node.pads
+    if isinstance(node, ir.Im2col):
+        return ((node.kernel[0] - 1) * node.dilation[0] + 1, node.kernel[1]), node.stride, node.pads
     return node.kernel, node.stride, node.pads
 
 
@@ -187,8 +213,8 @@ def _pool_registers(node: Window, kernel: ir.Pair, stride: ir.Pair, taps: int) -
     zero_in, zero_out, lo, hi = 0, 0, -128, 127
     values: dict[str, int] = {}
     rounding = Rounding.TFLITE
-    if isinstance(node, ir.Pad):
-        zero_in = node.value
+    if isinstance(node, ir.Pad | ir.Im2col):
+        zero_in, kernel = node.value, (1, 1)
     elif isinstance(node, ir.MaxPool):
         zero_in, lo, hi = -128, node.lo, node.hi
     elif isinstance(node, ir.AvgPool):

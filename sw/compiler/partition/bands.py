@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from dovetail.sw.network import ir
 
-Window = ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool
+Window = ir.Conv | ir.Depthwise | ir.MaxPool | ir.AvgPool | ir.Im2col
 Rows = tuple[int, int]
 """First row, rows."""
 
@@ -72,7 +72,7 @@ def _reach(node: ir.Node, rows: Rows) -> Rows:
     first, count = rows
     if not _has_window(node):
         return first, first + count
-    dilation = node.dilation[0] if isinstance(node, ir.Conv | ir.Depthwise) else 1
+    dilation = node.dilation[0] if isinstance(node, ir.Conv | ir.Depthwise | ir.Im2col) else 1
     begin = first * node.stride[0] - node.pads[0]
     return begin, begin + (count - 1) * node.stride[0] + (node.kernel[0] - 1) * dilation + 1
 

@@ -14,7 +14,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
 from dovetail.sw.compiler.partition.in_place import InPlace, Picked, in_place, picked_rows
 from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
-from dovetail.sw.compiler.partition.kernel_rows import with_kernel_rows
+from dovetail.sw.compiler.partition.im2col import with_im2col
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.picks import read_by_host, with_picks
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
@@ -87,6 +87,15 @@ class Partition:
             return found
         return {name: layer.as_rows for name, layer in found.items()}
 
+    @cached_property
+    def im2col(self) -> Partition | None:
+        """The same where kernels of first layers become channels; None if that pays for none."""
+        graph = with_im2col(self.graph, self.config, self.reasons)
+        if graph is self.graph:
+            return None
+        found = _divided(graph, self.reasons, self.config, self.options, self.given)
+        return replace(found, network=self.network)
+
     def _is_placed(self, node: ir.Node) -> bool:
         """Whether all that a node copies is there already, or read where it is."""
         if not isinstance(node, ir.Move):
@@ -120,7 +129,6 @@ def partition(graph: ir.Graph, config: Config, options: Options, given: Given | 
             break
         barred |= lost
     reasons = {name: kept.get(name, reason) for name, reason in reasons.items()}
-    found = with_kernel_rows(found, config, reasons)
     return replace(_divided(found, reasons, config, options, given), network=graph)
 
 

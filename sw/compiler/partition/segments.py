@@ -74,7 +74,7 @@ def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node)
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
             op = Op.POOL
-        case ir.Pad():
+        case ir.Pad() | ir.Im2col():
             op = Op.MOV
         case ir.Elementwise() | ir.Rescale() | ir.Table():
             op = elementwise.operation_of(node).op
@@ -159,7 +159,7 @@ def pads_inside(config: Config, options: Options, graph: ir.Graph, node: ir.Node
 
 def pads_near(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """A row's padding on one side has no more bytes than the SRAM, and there are no more rows of it above or below."""
-    if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool | ir.Pad):
+    if isinstance(node, ir.Conv | ir.Depthwise | ir.AvgPool | ir.MaxPool | ir.Pad | ir.Im2col):
         try:
             check_padding(config, node.pads, graph.tensors[node.inputs[0]].nhwc[-1])
         except CompileError as error:
@@ -175,7 +175,7 @@ def fits_sram(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
             case ir.Conv() | ir.Depthwise() | ir.MatMul():
                 layer = array_layer.layer_of(config, graph, node)
                 tiling.check(config, layer, space, whole_rows=options.tiling == "channels")
-            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad():
+            case ir.AvgPool() | ir.MaxPool() | ir.Mean() | ir.Pad() | ir.Im2col():
                 next(pooling.pool_tasks(config, 0, graph, node, place, place, space, arena))
             case ir.Softmax() | ir.Norm():
                 shape = 1, 2, graph.tensors[node.inputs[0]].shape[-1]

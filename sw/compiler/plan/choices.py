@@ -41,6 +41,8 @@ class Way(NamedTuple):
     passes
         Into how many passes a layer of one pixel is cut that reads what the layer before it makes channel by channel,
         so that the first ones run before that is complete; 0 if it is not.
+    im2col
+        Whether kernels of first layers become channels, where that may pay.
     """
 
     effort: int
@@ -52,6 +54,7 @@ class Way(NamedTuple):
     matrices: bool = False
     overtakes: bool = False
     passes: int = 0
+    im2col: bool = False
 
     @property
     def is_narrow(self) -> bool:
@@ -60,8 +63,8 @@ class Way(NamedTuple):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether prices of its schedules are estimates, and those of matrices include their loads."""
-        return not self.effort and not self.matrices
+        """Whether prices of its schedules are estimates, of all the network's layers, and include loads of matrices."""
+        return not self.effort and not self.matrices and not self.im2col
 
 
 class Choice(NamedTuple):
