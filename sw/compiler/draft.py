@@ -156,7 +156,7 @@ def _ways(partition: Partition) -> list[Way]:
         pooled = [way for way in found if way.overtakes and not way.keeps]
         found += [way._replace(passes=passes) for passes in PASSES for way in pooled]
     if partition.im2col:
-        found += [way._replace(im2col=True) for way in found if way.overtakes or way.rows]
+        found += [way._replace(im2col=True) for way in found if way in plain or way.by_bank]
     return found
 
 

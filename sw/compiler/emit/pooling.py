@@ -100,7 +100,7 @@ def pool_tasks(
 
 def _parts(
     config: Config, node: Window, registers: Mapping[str, int], channels: int, pitch: int
-) -> Iterator[Mapping[str, int]]:
+) -> Iterator[dict[str, int]]:
     """What differs from ``registers``, instruction by instruction: im2col has one for each row of the kernel, or for
     each tap where between the image's pixels, ``pitch`` bytes apart, there is more than their ``channels``."""
     if not isinstance(node, ir.Im2col):

@@ -88,4 +88,3 @@ def _cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Im2col, ir.Conv], c
     moved = prod(copied.shape[:-1]) * copies.kernel[0] * ceil_div(run, config.vector_lanes)
     work = sorted((layer_cycles(config, layer_of(config, with_copied, single)), moved))
     return work[1] + work[0] // BANDS
-

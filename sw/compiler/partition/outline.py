@@ -12,9 +12,9 @@ from dovetail.sw.compiler.emit.array_layer import layer_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
+from dovetail.sw.compiler.partition.im2col import with_im2col
 from dovetail.sw.compiler.partition.in_place import InPlace, Picked, in_place, picked_rows
 from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
-from dovetail.sw.compiler.partition.im2col import with_im2col
 from dovetail.sw.compiler.partition.parts import parts_of
 from dovetail.sw.compiler.partition.picks import read_by_host, with_picks
 from dovetail.sw.compiler.partition.segments import Step, host_reasons, steps_of
