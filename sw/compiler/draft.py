@@ -24,6 +24,7 @@ from dovetail.sw.compiler.emit.operations import Transfer
 from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
+from dovetail.sw.compiler.partition.im2col import in_turn
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.compiler.plan import choices, residency
@@ -93,13 +94,17 @@ def search(partition: Partition) -> tuple[Draft, int]:
     CompileError: a layer does not fit the configuration; names layer, rule and way out.
     """
     ways = _ways(partition)
-    drafts = _drafts(partition, (way for way in ways if not way.rows))
-    along = _drafts(partition, (way for way in ways if way.rows))
+    plain = [way for way in ways if not way.im2col]
+    drafts = _drafts(partition, (way for way in plain if not way.rows))
+    along = _drafts(partition, (way for way in plain if way.rows))
     best, least = _best([*_worth_trying(drafts), *along], None)
     assert best
     cascaded = best.cascaded()
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
         best, least = cascaded, cycles
+    found, cycles = _best(_with_cascades(_drafts(partition, (way for way in ways if way.im2col))), least - 1)
+    if found:
+        best, least = found, cycles
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
     for smaller_drafts in _on_less(partition, drafts):
@@ -171,6 +176,11 @@ def _drafts(partition: Partition, ways: Iterable[Way]) -> list[Draft]:
 
 def _draft(partition: Partition, way: Way) -> Draft:
     return Draft(partition.im2col if way.im2col and partition.im2col else partition, way)
+
+
+def _with_cascades(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts, and then the same with cascades."""
+    return [*drafts, *filter(None, (draft.cascaded() for draft in drafts))]
 
 
 def _keeps(partition: Partition) -> list[int]:
@@ -266,9 +276,15 @@ class Draft:
         return cascades, saved
 
     def cascaded(self) -> Draft | None:
-        """The same in which they do; None if that hardly saves anything."""
+        """The same in which they do, and im2col of other layers too; None if that hardly saves anything."""
         cascades, saved = self.cascades
-        bands = in_bands(self.partition, cascades) if saved > 0 else None
+        if self.way.im2col and not self.way.wide:
+            inside = {node.name for cascade in cascades for node in cascade.nodes}
+            found = in_turn(self.partition.graph, self.partition.config)
+            cascades = cascades + [one for one in found if inside.isdisjoint(node.name for node in one.nodes)]
+        elif saved <= 0:
+            return None
+        bands = in_bands(self.partition, cascades)
         try:
             return Draft(bands, self.way) if bands else None
         except CompileError:
@@ -380,16 +396,17 @@ def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Dra
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
         ways = _ways(inner)
+        plain = [way for way in ways if not way.rows and not way.im2col]
         try:
-            found = _drafts(inner, (way for way in ways if not way.effort and not way.rows))
-            least, along = _price(found), list[Draft]()
+            found = _drafts(inner, (way for way in plain if not way.effort))
+            least, others = _price(found), list[Draft]()
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
-                found += _drafts(inner, (way for way in ways if way.effort))
-                along = _drafts(inner, (way for way in ways if way.rows))
+                found += _drafts(inner, (way for way in plain if way.effort))
+                others = _with_cascades(_drafts(inner, (way for way in ways if way.rows or way.im2col)))
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]
-        tried = [*_worth_trying(found), *along, *filter(None, cascaded)]
+        tried = [*_worth_trying(found), *others, *filter(None, cascaded)]
         # The best of each kind, as the best of all might not do on the larger memory.
         for kind in ((False, False), (True, False), (True, True)):
             yield [draft for draft in tried if (draft.way.by_bank, draft.way.overtakes) == kind]

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.array_layer import layer_of
+from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.edit import Names, with_others
 
-BANDS = 16
-"""Into how many bands copies and convolution are cut, so that they run beside each other. For estimates only."""
+BANDS = 8
+"""Into how many bands copies and convolution are cut, at least, so that they run beside each other."""
+SHARE = 8
+"""A band's copies take about one part in so many of SRAM, at most."""
 
 Form = tuple[tuple[ir.Im2col, ir.Conv], ir.Tensor]
 """What takes the place of a convolution, and the tensor between."""
@@ -41,6 +45,18 @@ def with_im2col(graph: ir.Graph, config: Config, host: Collection[str]) -> ir.Gr
                 least, others[node.name] = cycles, list(nodes)
                 added.append(copied)
     return with_others(graph, others, added)
+
+
+def in_turn(graph: ir.Graph, config: Config) -> list[Cascade]:
+    """Copies and convolutions in bands of rows: then the copies of some rows run beside the convolution of those
+    before, and take little SRAM."""
+    found = list[Cascade]()
+    for copies, single in pairwise(graph.nodes):
+        if isinstance(copies, ir.Im2col):
+            copied, result = graph.tensors[copies.outputs[0]], graph.tensors[single.outputs[0]]
+            bands = max(ceil_div(SHARE * copied.bytes, config.sram), BANDS)
+            found.append(Cascade((copies, single), min(bands, result.nhwc[1])))
+    return found
 
 
 def _suits(node: ir.Conv) -> bool:

@@ -59,7 +59,7 @@ class Way(NamedTuple):
     @property
     def is_narrow(self) -> bool:
         """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
-        return bool(self.rows or self.keeps or self.matrices or self.passes)
+        return bool(self.rows or self.keeps or self.matrices or self.passes or self.im2col)
 
     @property
     def is_estimated(self) -> bool:
