@@ -70,16 +70,18 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    if choice.sram not in sizes or choice.way not in _ways(partition):
+    if choice.sram not in sizes or choice.way._replace(im2col=False) not in _ways(partition):
         return None
     try:
         draft = _draft(sizes[choice.sram], choice.way)
     except CompileError:
         return None
-    found = draft.cascaded() if choice.cascaded else draft
-    if found and choice.sram != partition.config.sram:
-        found = found.moved(partition.config)
-    return found if found and found.cycles({}, None) == choice.cycles else None
+    drafts = [draft] if not choice.cascaded else draft.in_bands() if choice.way.im2col else [draft.cascaded()]
+    for found in filter(None, drafts):
+        here = found if choice.sram == partition.config.sram else found.moved(partition.config)
+        if here.cycles({}, None) == choice.cycles:
+            return here
+    return None
 
 
 def search(partition: Partition) -> tuple[Draft, int]:
@@ -94,20 +96,20 @@ def search(partition: Partition) -> tuple[Draft, int]:
     CompileError: a layer does not fit the configuration; names layer, rule and way out.
     """
     ways = _ways(partition)
-    plain = [way for way in ways if not way.im2col]
-    drafts = _drafts(partition, (way for way in plain if not way.rows))
-    along = _drafts(partition, (way for way in plain if way.rows))
+    drafts = _drafts(partition, (way for way in ways if not way.rows))
+    along = _drafts(partition, (way for way in ways if way.rows))
     best, least = _best([*_worth_trying(drafts), *along], None)
     assert best
     cascaded = best.cascaded()
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
         best, least = cascaded, cycles
-    found, cycles = _best(_with_cascades(_drafts(partition, (way for way in ways if way.im2col))), least - 1)
+    way = best.way._replace(im2col=True)
+    found, cycles = _best(_with_im2col(partition, way), least - 1)
     if found:
         best, least = found, cycles
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
-    for smaller_drafts in _on_less(partition, drafts):
+    for smaller_drafts in _on_less(partition, drafts, way):
         found, cycles = _best(smaller_drafts, limit - 1)
         if found:
             better.append((found, cycles))
@@ -160,8 +162,6 @@ def _ways(partition: Partition) -> list[Way]:
     if any(pooling.is_global(partition.graph, node) for node in nodes):
         pooled = [way for way in found if way.overtakes and not way.keeps]
         found += [way._replace(passes=passes) for passes in PASSES for way in pooled]
-    if partition.im2col:
-        found += [way._replace(im2col=True) for way in found if way in plain or way.by_bank]
     return found
 
 
@@ -178,9 +178,12 @@ def _draft(partition: Partition, way: Way) -> Draft:
     return Draft(partition.im2col if way.im2col and partition.im2col else partition, way)
 
 
-def _with_cascades(drafts: Sequence[Draft]) -> list[Draft]:
-    """Drafts, and then the same with cascades."""
-    return [*drafts, *filter(None, (draft.cascaded() for draft in drafts))]
+def _with_im2col(partition: Partition, way: Way) -> list[Draft]:
+    """Drafts in which kernels become channels: all of the image at once, in bands, and with cascades of others."""
+    if not partition.im2col or not way.resident:
+        return []
+    found = _drafts(partition, [way])
+    return [*found, *(bands for draft in found for bands in draft.in_bands())]
 
 
 def _keeps(partition: Partition) -> list[int]:
@@ -276,14 +279,21 @@ class Draft:
         return cascades, saved
 
     def cascaded(self) -> Draft | None:
-        """The same in which they do, and im2col of other layers too; None if that hardly saves anything."""
+        """The same in which they do; None if that hardly saves anything."""
         cascades, saved = self.cascades
-        if self.way.im2col and not self.way.wide:
-            inside = {node.name for cascade in cascades for node in cascade.nodes}
-            found = in_turn(self.partition.graph, self.partition.config)
-            cascades = cascades + [one for one in found if inside.isdisjoint(node.name for node in one.nodes)]
-        elif saved <= 0:
-            return None
+        return self._banded(cascades) if saved > 0 else None
+
+    def in_bands(self) -> Iterator[Draft]:
+        """The same in which layers with im2col run band by band, and the others of `cascades` too, or not."""
+        pairs = [] if self.way.wide else in_turn(self.partition.graph, self.partition.config)
+        cascades, saved = self.cascades
+        inside = {node.name for cascade in cascades for node in cascade.nodes}
+        more = [one for one in pairs if inside.isdisjoint(node.name for node in one.nodes)]
+        for found in (pairs, cascades + more if saved > 0 else []):
+            if found and (draft := self._banded(found)):
+                yield draft
+
+    def _banded(self, cascades: Sequence[Cascade]) -> Draft | None:
         bands = in_bands(self.partition, cascades)
         try:
             return Draft(bands, self.way) if bands else None
@@ -390,23 +400,23 @@ class Draft:
         return emitter
 
 
-def _on_less(partition: Partition, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
-    """The drafts worth trying for smaller memories, the largest first, in kinds of which the last is usually best."""
+def _on_less(partition: Partition, drafts: Sequence[Draft], im2col: Way) -> Iterator[list[Draft]]:
+    """The drafts worth trying for smaller memories, the largest first, in kinds of which the last is usually best;
+    ``im2col``: the way in which kernels become channels."""
     price = _price(drafts)
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
         ways = _ways(inner)
-        plain = [way for way in ways if not way.rows and not way.im2col]
         try:
-            found = _drafts(inner, (way for way in plain if not way.effort))
-            least, others = _price(found), list[Draft]()
+            found = _drafts(inner, (way for way in ways if not way.effort and not way.rows))
+            least, along = _price(found), list[Draft]()
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
-                found += _drafts(inner, (way for way in plain if way.effort))
-                others = _with_cascades(_drafts(inner, (way for way in ways if way.rows or way.im2col)))
+                found += _drafts(inner, (way for way in ways if way.effort))
+                along = _drafts(inner, (way for way in ways if way.rows)) + _with_im2col(inner, im2col)
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]
-        tried = [*_worth_trying(found), *others, *filter(None, cascaded)]
+        tried = [*_worth_trying(found), *along, *filter(None, cascaded)]
         # The best of each kind, as the best of all might not do on the larger memory.
         for kind in ((False, False), (True, False), (True, True)):
             yield [draft for draft in tried if (draft.way.by_bank, draft.way.overtakes) == kind]
