@@ -103,7 +103,7 @@ def search(partition: Partition) -> tuple[Draft, int]:
     cascaded = best.cascaded()
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
         best, least = cascaded, cycles
-    way = best.way._replace(im2col=True)
+    way = best.way
     found, cycles = _best(_with_im2col(partition, way), least - 1)
     if found:
         best, least = found, cycles
@@ -178,11 +178,13 @@ def _draft(partition: Partition, way: Way) -> Draft:
     return Draft(partition.im2col if way.im2col and partition.im2col else partition, way)
 
 
-def _with_im2col(partition: Partition, way: Way) -> list[Draft]:
-    """Drafts in which kernels become channels: all of the image at once, in bands, and with cascades of others."""
-    if not partition.im2col or not way.resident:
+def _with_im2col(partition: Partition, best: Way) -> list[Draft]:
+    """Drafts in which kernels become channels, in the ``best`` way without that, and in plain ones of the most effort:
+    all of the image at once, in bands, and with cascades of others."""
+    if not partition.im2col or not best.resident:
         return []
-    found = _drafts(partition, [way])
+    plain = [Way(partition.options.effort, True, by_bank=by_bank) for by_bank in (False, True)]
+    found = _drafts(partition, [way._replace(im2col=True) for way in dict.fromkeys((*plain, best))])
     return [*found, *(bands for draft in found for bands in draft.in_bands())]
 
 
@@ -400,9 +402,9 @@ class Draft:
         return emitter
 
 
-def _on_less(partition: Partition, drafts: Sequence[Draft], im2col: Way) -> Iterator[list[Draft]]:
+def _on_less(partition: Partition, drafts: Sequence[Draft], way: Way) -> Iterator[list[Draft]]:
     """The drafts worth trying for smaller memories, the largest first, in kinds of which the last is usually best;
-    ``im2col``: the way in which kernels become channels."""
+    ``way``: the best one for all of it, without im2col."""
     price = _price(drafts)
     for config in smaller(partition.config) if partition.options.tiling == "free" else ():
         inner = replace(partition, config=config)
@@ -412,7 +414,7 @@ def _on_less(partition: Partition, drafts: Sequence[Draft], im2col: Way) -> Iter
             least, along = _price(found), list[Draft]()
             if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
                 found += _drafts(inner, (way for way in ways if way.effort))
-                along = _drafts(inner, (way for way in ways if way.rows)) + _with_im2col(inner, im2col)
+                along = _drafts(inner, (way for way in ways if way.rows)) + _with_im2col(inner, way)
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]

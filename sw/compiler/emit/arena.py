@@ -56,20 +56,18 @@ class Arena:
         The accelerator.
     small
         Whether areas of less than a bank may share one.
-    first
-        Operations that have been; with one, `keep` knows what to keep from the beginning.
     by_bank
         Whether buffers go to the banks that have been out of use for longest: a load would wait for the port of a bank
         that is in use.
     """
 
-    def __init__(self, config: Config, *, small: bool = False, first: int = 0, by_bank: bool = False) -> None:
+    def __init__(self, config: Config, *, small: bool = False, by_bank: bool = False) -> None:
         self.small, self.by_bank = small, by_bank
         self.cell = max(config.bank_bytes // _CELLS, config.word_bytes)
         self.per_bank = config.bank_bytes // self.cell
         self._last = [0] * (config.sram // self.cell)
         self._pending: dict[tuple[int, int], int] = {}
-        self._count = self._before = first
+        self._count = self._before = 1  # as if there had been one before, so that `keep` is heard from the beginning
 
     def take(self, operations: Iterable[Iterable[Range]]) -> None:
         """The next step's operations, each with the regions that it touches."""

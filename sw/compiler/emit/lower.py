@@ -41,7 +41,7 @@ def emit(
     """
     more = sum(map(segment.least_operations, segment.stages))
     order, gathered = Order(segment.config), list[Task]()
-    arena = Arena(segment.config, small=segment.wide, first=1, by_bank=segment.by_bank)
+    arena = Arena(segment.config, small=segment.wide, by_bank=segment.by_bank)
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
         arena.keep(segment.needed_next(number))

@@ -23,7 +23,7 @@ from dovetail.sw.passes.integer.edit import Names, with_others
 
 BANDS = 8
 """Into how many bands copies and convolution are cut, at least, so that they run beside each other."""
-SHARE = 8
+SHARE = 4
 """A band's copies take about one part in so many of SRAM, at most."""
 
 Form = tuple[tuple[ir.Im2col, ir.Conv], ir.Tensor]
