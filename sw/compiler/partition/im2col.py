@@ -16,7 +16,7 @@ from math import prod
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.array_layer import layer_of
-from dovetail.sw.compiler.partition.bands import Cascade
+from dovetail.sw.compiler.partition.bands import Cascade, bands_of, needed
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.network import ir
 from dovetail.sw.passes.integer.edit import Names, with_others
@@ -49,13 +49,15 @@ def with_im2col(graph: ir.Graph, config: Config, host: Collection[str]) -> ir.Gr
 
 def in_turn(graph: ir.Graph, config: Config) -> list[Cascade]:
     """Copies and convolutions in bands of rows: then the copies of some rows run beside the convolution of those
-    before, and take little SRAM."""
+    before, and take little SRAM. Not where a band would see nothing but padding."""
     found = list[Cascade]()
     for copies, single in pairwise(graph.nodes):
         if isinstance(copies, ir.Im2col):
             copied, result = graph.tensors[copies.outputs[0]], graph.tensors[single.outputs[0]]
             bands = max(ceil_div(SHARE * copied.bytes, config.sram), BANDS)
-            found.append(Cascade((copies, single), min(bands, result.nhwc[1])))
+            cascade = Cascade((copies, single), min(bands, result.nhwc[1]))
+            if all(needed(graph, cascade.nodes, rows) for rows in bands_of(graph, cascade)):
+                found.append(cascade)
     return found
 
 

@@ -44,7 +44,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[list[Setting]]:
         ([], "systemc takes --output DIR, --run, or both"),
         (["--run"], "--run and --layers take a NETWORK"),
         (["--output", "x", "--layers", "1"], "--run and --layers take a NETWORK"),
-        (["zoo:dscnn", "--config", "small", "--layers", "99", "--output", "x"], "layers must be in 0..10, not 99"),
+        (["zoo:dscnn", "--config", "small", "--layers", "99", "--output", "x"], "layers must be in 0..11, not 99"),
         (["zoo:dscnn", "--config", "small", "--run", "--systemc", "/nowhere"], "SystemC's folder must have include"),
     ],
 )

@@ -19,7 +19,7 @@ from dovetail.sw.compiler.compile import Code, emit
 from dovetail.sw.compiler.draft import Draft, plan
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade
-from dovetail.sw.compiler.partition.im2col import _forms
+from dovetail.sw.compiler.partition.im2col import _forms, in_turn
 from dovetail.sw.compiler.partition.outline import in_bands, partition
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.network import ir, reference
@@ -41,6 +41,7 @@ LAYERS = [
     ((20, 17, 1), {"size": 5, "stride": 3, "pads": (1, 0, 4, 0)}),
     ((16, 30, 3), {"size": 5, "stride": 1, "pads": (0, 0, 0, 0)}),
     ((9, 9, 2), {"size": 3, "stride": 1, "pads": (2, 2, 2, 2)}),
+    ((6, 7, 8), {"size": 5, "stride": 4, "pads": (20, 20, 20, 20)}),
 ]
 
 
@@ -121,6 +122,14 @@ def test_bands_of_rows(form: int, bands: int) -> None:
     cut = in_bands(whole, [Cascade(whole.graph.nodes, bands)])
     assert cut
     check(CompiledNetwork(emit(Draft(cut, Way(0, True)))))
+
+
+def test_bands_that_see_padding_alone() -> None:
+    """There are none then, and the image is copied at once."""
+    graph = with_form(image((6, 7, 8), size=5, stride=4, pads=(20, 20, 20, 20)), 0)
+    assert in_turn(graph, SQUARE) == []
+    whole = image((33, 20, 3), size=5, stride=2)
+    assert [cascade.bands for cascade in in_turn(with_form(whole, 0), SQUARE)] == [8]
 
 
 def test_where_it_may_pay() -> None:
