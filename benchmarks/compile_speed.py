@@ -13,7 +13,7 @@ from pathlib import Path
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing import operations
 from dovetail.sw import frontend
-from dovetail.sw.compiler.emit import words
+from dovetail.sw.compiler.emit.operations import forms_of
 from dovetail.sw.compiler.plan import array_time, choices, schedule_cache, tiling
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet
@@ -30,7 +30,7 @@ def seconds(graph: ir.Graph, config: Config, effort: int) -> tuple[float, Compil
     tiling.forget()
     choices.forget()
     array_time.stripe_of.cache_clear()
-    words.forms_of.cache_clear()
+    forms_of.cache_clear()
     operations.forget()
     start = time.process_time()
     compiled = compile_network(graph, config, effort=effort)

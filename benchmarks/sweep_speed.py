@@ -139,7 +139,9 @@ def measure(space: Space, workers: int, *, cluster: bool) -> tuple[float, float]
             from distributed import LocalCluster
 
             found = stack.enter_context(
-                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR")
+                LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs="ERROR"
+                )
             )
             means = Means(scheduler=found.scheduler_address)
         with memory.watched():

@@ -33,8 +33,8 @@ def bus_of(pe: int) -> int:
 def ideal_cycles(graph: ir.Graph, lanes: Sequence[int]) -> int:
     """Cycles of a network's MACs if nothing ever waits, on (input, output, pixel) lanes.
 
-    Pixels, blocks of output channels and steps are rounded up to whole lanes. A convolution takes a tap's channels, or
-    those of a kernel row, in steps of the input lanes, whichever needs fewer. Of a depthwise one, input lanes take
+    Pixels, blocks of output channels and steps are rounded up to whole lanes. A convolution takes a tap's channels, in
+    steps of the input lanes, or, where these are few, all that a window has (im2col). Of a depthwise one, input lanes take
     whole kernel rows of a channel, or part of one, output lanes channels, and pixel lanes pixels of a row (in hardware,
     a step is one kernel row at most, and pixel lanes take further channels).
     """
@@ -43,7 +43,7 @@ def ideal_cycles(graph: ir.Graph, lanes: Sequence[int]) -> int:
         if isinstance(node, Conv):
             _, height, width, _ = graph.tensors[node.outputs[0]].nhwc
             channels, kh, kw, depth = node.weights.shape
-            steps = min(kh * kw * ceil_div(depth, lanes[0]), kh * ceil_div(kw * depth, lanes[0]))
+            steps = min(kh * kw * ceil_div(depth, lanes[0]), ceil_div(kh * kw * depth, lanes[0]))
             blocks = node.groups * ceil_div(channels // node.groups, lanes[1])
             total += ceil_div(height * width, lanes[2]) * steps * blocks
         elif isinstance(node, Depthwise):
