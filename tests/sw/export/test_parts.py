@@ -244,10 +244,10 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
 
 def test_a_layer_of_another_form_is_written_as_in_the_file(tmp_path: Path) -> None:
-    """The accelerator has the rows of its kernel as channels, behind copies of the image's rows."""
-    compiled = compile_network("zoo:cct?depth=1&channels=16&resolution=16", replace(CONFIG, softmax=1, norm=1))
-    assert [node.op for node in compiled.graph.nodes][:3] == ["pad", "copies", "conv"]
+    """The accelerator has its kernels as channels, behind im2col."""
+    compiled = compile_network("zoo:cct?depth=1&channels=32&resolution=16", replace(CONFIG, softmax=1, norm=1))
+    assert [node.op for node in compiled.graph.nodes][:2] == ["im2col", "conv"]
     (part,) = exported(compiled, tmp_path)["parts"]
     model = onnx.load_model(tmp_path / part["file"])
-    (weights,) = [one for one in model.graph.initializer if one.dims == [16, 3, 7, 7]]
+    (weights,) = [one for one in model.graph.initializer if one.dims == [32, 3, 7, 7]]
     assert weights.name.startswith("patches") and "Pad" not in {node.op_type for node in model.graph.node}
