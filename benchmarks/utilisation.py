@@ -34,9 +34,9 @@ def ideal_cycles(graph: ir.Graph, lanes: Sequence[int]) -> int:
     """Cycles of a network's MACs if nothing ever waits, on (input, output, pixel) lanes.
 
     Pixels, blocks of output channels and steps are rounded up to whole lanes. A convolution takes a tap's channels, in
-    steps of the input lanes, or, where these are few, all that a window has (im2col). Of a depthwise one, input lanes take
-    whole kernel rows of a channel, or part of one, output lanes channels, and pixel lanes pixels of a row (in hardware,
-    a step is one kernel row at most, and pixel lanes take further channels).
+    steps of the input lanes, or, where these are few, all that a window has (im2col). Of a depthwise one, input lanes
+    take whole kernel rows of a channel, or part of one, output lanes channels, and pixel lanes pixels of a row (in
+    hardware, a step is one kernel row at most, and pixel lanes take further channels).
     """
     total = 0
     for node in graph.nodes:
