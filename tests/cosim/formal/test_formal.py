@@ -74,7 +74,7 @@ MUTATIONS = (
     Mutation(
         "loops", Place, "self.registers.get(loop, register)", "self.registers.get(loop, self.registers[outermost])", 4
     ),
-    Mutation("pixels", PixelWalk, "width == 1, left == 2", "width == 1, left == 1", 6),
+    Mutation("pixels", PixelWalk, "self.width == 1), left == 2", "self.width == 1), left == 1", 6),
     Mutation("pixels", PixelWalk, "self.rewind & ~self.restart", "self.rewind", 6),
     Mutation("addresses", RoundRobin, "self.coming & then", "self.coming", 8),
     Mutation("addresses", Addresses, "m.If(i.ready)", "m.If(i.valid)", 4),
