@@ -38,6 +38,11 @@ class Table:
     def __call__(self, values: Mapping[int, int]) -> int:
         return self.ones >> sum(values[net] << n for n, net in enumerate(self.nets)) & 1
 
+    def put(self, net: int, value: Table) -> Table:
+        """The function with another one in place of a net."""
+        nets = tuple(dict.fromkeys([*(other for other in self.nets if other != net), *value.nets]))
+        return table_of(nets, lambda values: self({**values, net: value(values)}))
+
 
 def assignments(nets: tuple[int, ...]) -> Iterator[dict[int, int]]:
     """All values of nets, in the order of a table."""
@@ -144,6 +149,10 @@ class Netlist:
 
         return table_of(nets, value)
 
+    def lut(self, name: str) -> Table:
+        """The function of a LUT."""
+        return self.table([self.pin(name, pin) for pin in PINS], int(self.cells[name]["parameters"]["INIT"], 2))
+
     def chains(self) -> list[Chain]:
         """Chains that begin with a constant, and of which no carry is read but that of the last cell."""
         carries = {n for n, cell in self.cells.items() if cell["type"] == "CCU2C"}
@@ -175,21 +184,17 @@ class Netlist:
         return Half(p, table_of(p.nets, g), total if self.reads(total) else NOTHING)
 
     def fold(self, half: Half) -> Half:
-        """The half with LUTs in it that nothing else reads, or that read nothing else than it does. Removes those that
-        are then not read."""
+        """The half with LUTs in it that nothing else reads, or that give it no more inputs than it has. Removes those
+        that are then not read."""
         for net in half.nets:
             name = self.drivers.get(net, "")
             if not name or self.cells[name]["type"] != "LUT4":
                 continue
-            lut = self.table([self.pin(name, pin) for pin in PINS], int(self.cells[name]["parameters"]["INIT"], 2))
-            nets = tuple(dict.fromkeys([*(other for other in half.nets if other != net), *lut.nets]))
-            if len(nets) > len(PINS) or (self.readers[net] > 1 and len(nets) >= len(half.nets)):
+            lut = self.lut(name)
+            inputs = {*half.nets, *lut.nets} - {net}
+            if len(inputs) > len(PINS) or (self.readers[net] > 1 and len(inputs) > len(half.nets)):
                 continue
-
-            def within(table: Table, lut: Table = lut, net: int = net, nets: tuple[int, ...] = nets) -> Table:
-                return table_of(nets, lambda values: table({**values, net: lut(values)}))
-
-            folded = Half(within(half.p), within(half.g), half.sum)
+            folded = Half(half.p.put(net, lut), half.g.put(net, lut), half.sum)
             if folded.pins() is not None:
                 self.readers[net] -= 1
                 for other in lut.nets:

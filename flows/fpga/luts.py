@@ -1,13 +1,13 @@
 """LUTs of an ECP5 netlist that it can do without, between Yosys and nextpnr.
 
 Yosys makes a function of five or six inputs of two or four LUTs and multiplexers behind them. Where half of it has
-fewer inputs than that, fewer LUTs are enough. And it inverts resets by LUTs, often in front of thousands of flip-flops,
-which can do that themselves.
+fewer inputs than that, fewer LUTs are enough. It leaves LUTs, and such halves, for which the LUTs that read them have
+room. And it inverts resets by LUTs, often in front of thousands of flip-flops, which can do that themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dovetail.flows.fpga.carry import PINS, Bit, Netlist, Table, lut_cell, table_of
@@ -27,6 +27,7 @@ def save_luts(module: dict[str, Any]) -> None:
         if netlist.pin(name, "Z") not in bound:
             _shrink(netlist, name)
     _invert_resets(netlist)
+    _merge(Netlist(module))
 
 
 def _shrink(netlist: Netlist, name: str) -> None:
@@ -74,10 +75,7 @@ def _table(netlist: Netlist, bit: Bit) -> Table | None:
         for lut, half in zip(luts, halves, strict=True)
     ):
         return None
-    low, high = (
-        netlist.table([netlist.pin(lut, pin) for pin in PINS], int(netlist.cells[lut]["parameters"]["INIT"], 2))
-        for lut in luts
-    )
+    low, high = (netlist.lut(lut) for lut in luts)
     nets = tuple(dict.fromkeys([*low.nets, *high.nets, choice]))
     if len(nets) > len(PINS):
         return None
@@ -102,8 +100,7 @@ def _invert_resets(netlist: Netlist) -> None:
         lut = netlist.cells.get(netlist.drivers.get(lsr[0], ""))
         if lut is None or lut["type"] != LUT:
             continue
-        pins = [lut["connections"][pin][0] for pin in PINS]
-        table = netlist.table(pins, int(lut["parameters"]["INIT"], 2))
+        table = netlist.lut(netlist.drivers[lsr[0]])
         if len(table.nets) == 1 and table.ones == 0b01:
             read[lsr[0]] = read.get(lsr[0], 0) + 1
             cell["connections"]["LSR"] = [table.nets[0]]
@@ -111,3 +108,50 @@ def _invert_resets(netlist: Netlist) -> None:
     for bit, count in read.items():
         if count == netlist.reads(bit):
             del netlist.cells[netlist.drivers[bit]]
+
+
+def _merge(netlist: Netlist) -> None:
+    """Puts a LUT, or a multiplexer with one of its two, into all that read it, if those are LUTs with room for it."""
+    cells = netlist.cells
+    luts = {name: netlist.lut(name) for name, cell in cells.items() if cell["type"] == LUT}
+    readers: dict[Bit, set[str]] = {bit: {""} for port in netlist.module["ports"].values() for bit in port["bits"]}
+    for name, cell in cells.items():
+        for port, bits in cell["connections"].items():
+            if cell["port_directions"][port] != "output":
+                for bit in bits:
+                    readers.setdefault(bit, set()).add(name)
+    for name in list(cells):
+        for table, removed in _movable(netlist, luts, readers, name):
+            out = netlist.pin(name, "Z")
+            into = sorted(readers.get(out, ()))
+            if not isinstance(out, int) or not into or any(reader not in luts for reader in into):
+                break
+            if any(len({*luts[reader].nets, *table.nets} - {out}) > len(PINS) for reader in into):
+                continue
+            for reader in into:
+                luts[reader] = luts[reader].put(out, table)
+                cells[reader] = lut_cell(luts[reader], 0, netlist.pin(reader, "Z"), cells[reader])
+                for net in luts[reader].nets:
+                    readers[net].add(reader)
+            for gone in removed:
+                for bit in (bit for bits in cells.pop(gone)["connections"].values() for bit in bits):
+                    readers.get(bit, set()).discard(gone)
+                luts.pop(gone, None)
+            break
+
+
+def _movable(
+    netlist: Netlist, luts: Mapping[str, Table], readers: Mapping[Bit, set[str]], name: str
+) -> Iterator[tuple[Table, list[str]]]:
+    """What may move of a cell into those that read it, and the cells that it leaves without a reader."""
+    if name in luts:
+        yield luts[name], [name]
+    elif netlist.cells.get(name, {}).get("type") == "PFUMX":
+        choice, *halves = (netlist.pin(name, port) for port in MULTIPLEXERS["PFUMX"])
+        for side in (0, 1):
+            half, other = halves[side], halves[1 - side]
+            lut = netlist.drivers.get(half, "") if isinstance(half, int) else ""
+            if lut in luts and readers[half] == {name} and isinstance(choice, int) and isinstance(other, int):
+                nets = tuple(dict.fromkeys([*luts[lut].nets, choice, other]))
+                if len(nets) <= len(PINS):
+                    yield table_of(nets, _chosen(choice, side, luts[lut], other)), [name, lut]

@@ -49,12 +49,11 @@ def count_loops(
     every: Value = Const(1, 1)
     for loop, count in counts.items():
         left = Signal(len(count), name=f"{loop}_left", reset_less=True)
-        following = Signal(len(count), name=f"{loop}_following")
         last = Signal(name=f"{loop}_last", reset_less=True)  # `left` is 1
-        end = Signal(name=f"{loop}_end")
-        m.d.comb += [end.eq(every & last), following.eq(stepped(left, -1, load | last, count))]
-        with m.If(load | (step & every)):
-            m.d.sync += [left.eq(following), last.eq(following == 1)]
+        begins, end = Signal(name=f"{loop}_begins"), Signal(name=f"{loop}_end")
+        m.d.comb += [end.eq(every & last), begins.eq(load | last)]
+        with m.If(load | (step & every)):  # `last` does not wait for the carry chain of `left`
+            m.d.sync += [left.eq(stepped(left, -1, begins, count)), last.eq(Mux(begins, count == 1, left == 2))]
         level[loop] = every & ~last
         ends[loop] = every = end
     return level, ends
@@ -203,7 +202,7 @@ class PixelWalk(wiring.Component):
     keep
         with ``step``: keep the pixel gone to,
     home
-        with ``step``: which is the first.
+        with ``step``, not with ``rewind``: which is the first.
     <name>
         The quantity at the present pixel.
 
@@ -229,10 +228,10 @@ class PixelWalk(wiring.Component):
         # the carry chain of `next_left`.
         wraps, kept_wraps = (Signal(reset_less=True, name=name) for name in ("wraps", "kept_wraps"))
         next_wraps = Signal()
-        begin, back = Signal(), Signal()
-        m.d.comb += [begin.eq(self.restart | self.home), back.eq(self.rewind & ~begin)]
-        m.d.comb += next_left.eq(stepped(left, -1, back | begin | wraps, Mux(back, kept_left, self.width)))
-        m.d.comb += next_wraps.eq(Mux(back, kept_wraps, Mux(begin | wraps, self.width == 1, left == 2)))
+        goes, back = Signal(), Signal()  # elsewhere than to the next pixel of the row; to the one that was kept
+        m.d.comb += [goes.eq(self.restart | self.home | self.rewind | wraps), back.eq(self.rewind & ~self.restart)]
+        m.d.comb += next_left.eq(stepped(left, -1, goes, Mux(back, kept_left, self.width)))
+        m.d.comb += next_wraps.eq(Mux(goes, Mux(back, kept_wraps, self.width == 1), left == 2))
         moves, keeps = Signal(), Signal()
         m.d.comb += [moves.eq(self.step | self.restart), keeps.eq(self.restart | (self.step & (self.keep | self.home)))]
         with m.If(moves):
@@ -247,13 +246,14 @@ class PixelWalk(wiring.Component):
                 Signal(self.bits, name=f"{name}_kept", reset_less=True),
                 Signal(self.bits, name=f"{name}_next"),
             )
-            there: Value = Mux(begin, first, Mux(back, kept, on_wrap))
-            goes = begin | back | wraps
+            there: Value = Mux(self.home, first, Mux(self.rewind, kept, on_wrap))
             m.d.comb += following.eq(Mux(goes, there, here) if step is None else stepped(here, step, goes, there))
             with m.If(moves):
                 m.d.sync += here.eq(following)
             with m.If(keeps):
                 m.d.sync += kept.eq(following)
+            with m.If(self.restart):  # where that is 0, by the reset of flip-flops
+                m.d.sync += [here.eq(first), kept.eq(first)]
 
         for name, axes in self.quantities.items():
             here = self[name]

@@ -96,11 +96,7 @@ class BurstWalker(wiring.Component):
         left = Signal(33 - lane_bits)  # beats - 1 from there to the row's end
         length = Signal(8)
         ends_row = Signal()
-        full = Signal(32 - lane_bits)
-        full_1 = Signal(33 - lane_bits)
         limit = Signal(8)
-        m.d.comb += full.eq(t.span >> lane_bits)
-        m.d.sync += full_1.eq(full + 1)
 
         in_page = beat[: PAGE_BITS - lane_bits]
         if BOUNDARY >> lane_bits > MAX_BURST:
@@ -114,6 +110,7 @@ class BurstWalker(wiring.Component):
         # A row takes a beat more than its bytes would alone if it straddles one.
         enters, address = Signal(), Signal(32)  # a row is entered, which begins there
         straddles = (address[:lane_bits] + t.span[:lane_bits])[lane_bits]
+        full = t.span[lane_bits:]
         here = Mux(enters, address[lane_bits:], beat)
         taken = Cat(~length, Const(-1, len(left) - 8)) & ~enters.replicate(len(left))  # less length + 1
         m.d.comb += [
@@ -141,7 +138,7 @@ class BurstWalker(wiring.Component):
                 row.move(m, level, next_row)
         with m.If(~self.active | (self.o.valid & self.o.ready)):
             m.d.sync += [
-                left.eq(Mux(enters, Mux(straddles, full_1, full), left) + taken),
+                left.eq((Cat(enters, Mux(enters, full, left)) + Cat(straddles, taken))[1:]),
                 beat.eq((Cat(~enters, here) + Cat(~enters, Mux(enters, 0, length)))[1:]),  # and length + 1 more
             ]
         return m
@@ -192,11 +189,9 @@ class BeatWalker(wiring.Component):
         left = Signal(33 - lane_bits)
         to_next = Signal(lane_bits + 1)  # bytes from this beat's first one to the next beat
         offset = Signal(self.offset_bits)
-        full = Signal(32 - lane_bits)
-        full_1 = Signal(33 - lane_bits)
+        full = t.span[lane_bits:]
         one_beat = Signal()  # a row that does not straddle has one beat
-        m.d.comb += full.eq(t.span >> lane_bits)
-        m.d.sync += [full_1.eq(full + 1), one_beat.eq(full == 0)]
+        m.d.sync += one_beat.eq(full == 0)
 
         b = self.beat
         first_lane, last_lane = Signal(lane_bits), Signal(lane_bits)
@@ -219,6 +214,7 @@ class BeatWalker(wiring.Component):
         ]
         enters, address = Signal(), Signal(PAGE_BITS)  # a row is entered, which begins there
         lanes = address[:lane_bits] + t.span[:lane_bits]
+        straddles = lanes[lane_bits]
         m.d.comb += [enters.eq(~self.active | last_beat), address.eq(Mux(self.active, next_row, t.address))]
         with m.If(self.begin):
             m.d.sync += self.active.eq(1)
@@ -236,8 +232,8 @@ class BeatWalker(wiring.Component):
                 in_page.eq(stepped(in_page, 1, enters, address[lane_bits:])),
                 count.eq(Mux(enters | b.burst_last, 0, count + 1)),
                 first.eq(enters),
-                left.eq(stepped(left, -1, enters, Mux(lanes[lane_bits], full_1, full))),
-                last_beat.eq(Mux(enters, one_beat & ~lanes[lane_bits], left == 1)),
+                left.eq((Cat(enters, Mux(enters, full, left)) + Cat(straddles, ~enters.replicate(len(left))))[1:]),
+                last_beat.eq(Mux(enters, one_beat & ~straddles, left == 1)),
                 to_next.eq(self.bus_bytes - Mux(enters, address[:lane_bits], 0)),
             ]
             with m.If(enters):

@@ -138,7 +138,10 @@ class PixelsHarness(wiring.Component):
         m.d.comb += [walk[name].eq(getattr(self, name)) for name in self.inputs]
         for name in ("width", "both_x_step", "both_y_step", "across_x_step", "down_y_step"):
             m.d.comb += walk[name].eq(AnyConst(len(walk[name])))
-        m.d.comb += Assume(walk.width != 0, "no empty rows")
+        m.d.comb += [
+            Assume(walk.width != 0, "no empty rows"),
+            Assume(~(self.rewind & self.home), "not to the first pixel and to the kept one at once"),
+        ]
 
         begun = Signal()  # there was a restart
         x, kept_x, next_x = Signal(16), Signal(16), Signal(16)

@@ -74,8 +74,8 @@ MUTATIONS = (
     Mutation(
         "loops", Place, "self.registers.get(loop, register)", "self.registers.get(loop, self.registers[outermost])", 4
     ),
-    Mutation("pixels", PixelWalk, "width == 1, left == 2", "width == 1, left == 1", 6),
-    Mutation("pixels", PixelWalk, "self.rewind & ~begin", "self.rewind", 6),
+    Mutation("pixels", PixelWalk, "self.width == 1), left == 2", "self.width == 1), left == 1", 6),
+    Mutation("pixels", PixelWalk, "self.rewind & ~self.restart", "self.rewind", 6),
     Mutation("addresses", RoundRobin, "self.coming & then", "self.coming", 8),
     Mutation("addresses", Addresses, "m.If(i.ready)", "m.If(i.valid)", 4),
     Mutation("addresses", Addresses, "~self.o.valid | self.o.ready", "1", 4),
@@ -95,7 +95,7 @@ MUTATIONS = (
     Mutation("store", StoreCore, "beats.active & ~taken[exact_log2(BUFFER)]", "beats.active", slow=True),
     Mutation("frontend", Frontend, "active & ~self.halt", "active", 6, slow=True),
     Mutation("walkers", BurstWalker, "in_page >= to_boundary", "in_page > to_boundary + 1", 6, slow=True),
-    Mutation("walkers", BeatWalker, "stepped(left, -1, enters", "stepped(left, -2, enters", 6, slow=True),
+    Mutation("walkers", BeatWalker, "Cat(straddles, ~enters", "Cat(straddles, enters", 6, slow=True),
     Mutation("walkers_wide", BurstWalker, "left[:8] <= limit", "left[:8] < limit", 6),
 )
 

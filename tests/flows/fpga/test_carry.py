@@ -116,6 +116,20 @@ def test_luts_that_all_halves_read_go_in_where_that_takes_no_further_input() -> 
     assert (found["CCU2C"], found["LUT4"]) == (4, 0)
 
 
+def test_lut_that_two_halves_read_goes_into_both_where_that_takes_no_further_input() -> None:
+    """Two registers that step by one number, or are loaded together."""
+    module = adder(3, first="0", carry=False)
+    module["cells"]["step"] = cell("LUT4", {"INIT": AND}, {"A": 9000, "B": 9001, "C": "0", "D": "0"}, {"Z": 9002})
+    for n, loads in ((0, 9000), (1, 9000)):
+        module["cells"][f"lut{n}"] = cell(
+            "LUT4", {"INIT": MUX}, {"A": 9100 + n, "B": 9200 + n, "C": loads, "D": "0"}, {"Z": 9300 + n}
+        )
+        connections = module["cells"]["carry0"]["connections"]
+        connections[f"A{n}"], connections[f"B{n}"] = [9002], [9300 + n]
+    found, _ = shortened(module)
+    assert (found["CCU2C"], found["LUT4"]) == (2, 0)
+
+
 def test_lut_that_something_else_reads_stays() -> None:
     module = adder(3, first="0", carry=False, lut=MUX)
     module["cells"]["other"] = cell(

@@ -85,6 +85,59 @@ def test_half_of_a_function_of_seven_inputs_stays() -> None:
     assert saved(module) == {"LUT4": 4, "PFUMX": 2, "L6MUX21": 2}
 
 
+def registered(**cells: dict[str, Any]) -> dict[str, Any]:
+    """Cells, and a register behind each net that is not read."""
+    read = {bit for each in cells.values() for port, (bit,) in each["connections"].items() if port != "Z"}
+    ends = [each["connections"]["Z"][0] for each in cells.values() if each["connections"]["Z"][0] not in read]
+    behind = {f"ff{n}": cell("TRELLIS_FF", {}, {"DI": bit}, {"Q": 90 + n}) for n, bit in enumerate(ends)}
+    return {"attributes": {"top": "1"}, "ports": {}, "cells": {**cells, **behind}}
+
+
+@pytest.mark.parametrize(
+    ("first", "readers", "left"),
+    [
+        ((A, B), [(20, C, D)], 1),
+        ((A, B, C), [(A, 20, D), (B, 20, C, D)], 2),
+        ((A, B), [(20, B, C, D)], 1),
+        ((A, B), [(20, C, D, OTHER)], 2),
+        ((A, B), [(20, C, D), (20, C, D, OTHER)], 3),
+    ],
+    ids=["room", "room in both", "a common input", "no room", "no room in one"],
+)
+def test_luts_before_luts(first: tuple[Any, ...], readers: list[tuple[Any, ...]], left: int) -> None:
+    luts = {f"lut{n}": lut(each, 20 + n, seed=n) for n, each in enumerate([first, *readers])}
+    assert saved(registered(**luts)) == {"LUT4": left}
+
+
+def test_lut_that_a_register_reads_too_stays() -> None:
+    module = registered(lut0=lut((A, B), 20, seed=0), lut1=lut((20, C), 21, seed=1))
+    module["cells"]["other"] = cell("TRELLIS_FF", {}, {"DI": 20}, {"Q": 99})
+    assert saved(module) == {"LUT4": 2}
+
+
+def test_lut_that_leaves_the_module_stays() -> None:
+    module = registered(lut0=lut((A, B), 20, seed=0), lut1=lut((20, C), 21, seed=1))
+    module["ports"]["out"] = {"direction": "output", "bits": [20]}
+    assert saved(module) == {"LUT4": 2}
+
+
+@pytest.mark.parametrize(
+    ("halves", "reader", "left"),
+    [
+        (((A, B, C, D), ()), (30, OTHER), {"LUT4": 2}),
+        (((A,), (A, B, C, D)), (30, OTHER), {"LUT4": 2}),
+        (((A, B), (A, B, C, D)), (30, OTHER), {"LUT4": 3, "PFUMX": 1}),
+    ],
+    ids=["a constant half", "half of one input", "no room"],
+)
+def test_functions_of_five_inputs_before_luts(
+    halves: tuple[tuple[Any, ...], ...], reader: tuple[Any, ...], left: dict[str, int]
+) -> None:
+    luts = {f"lut{n}": lut(each, 20 + n, seed=n) for n, each in enumerate(halves)}
+    mux = cell("PFUMX", {}, {"C0": CHOICE, "BLUT": 20, "ALUT": 21}, {"Z": 30})
+    assert saved(registered(**luts, mux=mux, reader=lut(reader, 31, seed=2))) == left
+
+
 def resets(*, data: bool) -> dict[str, Any]:
     """Three flip-flops, of which two are reset by an inverted net; ``data``: the third one takes that as its data."""
     inverter = cell("LUT4", {"INIT": NOT}, {"A": A, "B": "0", "C": "0", "D": "0"}, {"Z": 20})
