@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.timing.run import time_program
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.emit import pooling
 from dovetail.sw.compiler.emit.lower import emit
@@ -40,6 +41,9 @@ SURE = 0.003
 """By how much of it an estimate must exceed another one to be given up. Of 325 configurations for MobileNetV1 two take
 more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
+
+MATTERS = 1e-4
+"""What a layer's waits on a larger memory must be of a program's cycles, at least, for other places to be tried."""
 
 PARTS = (4, 3, 2)
 """Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
@@ -245,22 +249,23 @@ class Draft:
 
     def on(self, config: Config, cycles: int) -> tuple[Draft, int] | None:
         """The same draft, which takes ``cycles``, on the larger SRAM of ``config``, and its cycles there. If there are
-        additional waits, tensors near them are tried at other places within their banks, one after the other, as long
-        as that helps. None if its order of operations would not do there (`Emitter.meets`).
+        additional waits, tensors near them are tried at other places within their banks, one after the other, each
+        place once. None if its order of operations would not do there (`Emitter.meets`).
         """
         best = self.moved(config)
         least = best.cycles({}, None)
         if least is None:
             return None
-        before = least + 1
-        while cycles < least < before:
-            before = least
-            for name, later in self._places(best):
-                other = self.moved(config, {**best._later, name: later})
-                if (found := other.cycles({}, least - 1)) is not None:
-                    best, least = other, found
-                    if least == cycles:
-                        break
+        places, tried = self._places(best) if cycles < least else [], set[tuple[str, int]]()
+        while places and cycles < least:
+            name, later = place = places.pop(0)
+            if place in tried:
+                continue
+            tried.add(place)
+            other = self.moved(config, {**best._later, name: later})
+            if (found := other.cycles({}, least - 1)) is not None:
+                best, least = other, found
+                places = self._places(best)
         return best, least
 
     @cached_property
@@ -316,21 +321,35 @@ class Draft:
         choice = Choice(draft.partition.config.sram, self.way, cascaded, cycles)
         return None if self._later else choice
 
-    def _places(self, moved: Draft) -> Iterator[tuple[str, int]]:
-        """Other places of tensors near the layers that wait: by how many banks they start later."""
-        banks = moved.partition.config.bank_bytes
+    def _places(self, moved: Draft) -> list[tuple[str, int]]:
+        """Other places of tensors near the layers that wait so long that it matters, the longest waits first: by how
+        many banks they start later."""
+        banks, waits = moved.partition.config.bank_bytes, list[tuple[int, int, Segment]]()
         for number, segment in enumerate(self.segments):
-            emitter = moved.emitted(number)
-            assert emitter
-            late, layer = set(), sum(len(before.nodes) for before in self.segments[:number])
-            for step, stage in enumerate(segment.stages):
-                if emitter.late & set(range(layer, layer + len(stage.nodes))):
-                    late |= {step - 1, step, step + 1}
+            emitter, inner = moved.emitted(number), self.emitted(number)
+            assert emitter and inner
+            first = layer = sum(len(other.nodes) for other in self.segments[:number])
+            ends = _ends(moved, emitter, first), _ends(self, inner, first)
+            behind = [0]
+            for stage in segment.stages:
                 layer += len(stage.nodes)
+                here, there = (max(one[: layer - first]) for one in ends)
+                behind.append(here - there)
+            behind.append(behind[-1])
+            layer = first
+            for step, stage in enumerate(segment.stages):
+                more = behind[step + 2] - behind[max(step - 1, 0)]  # from the step before to the one behind
+                layers = range(layer, layer + len(stage.nodes))
+                if more > MATTERS * emitter.cycles and not emitter.late.isdisjoint(layers):
+                    waits.append((more, step, segment))
+                layer = layers.stop
+        found = dict[tuple[str, int], None]()
+        for _, step, segment in sorted(waits, key=itemgetter(0), reverse=True):
             for name, resident in segment.plan.residents.items():
-                if late & set(range(resident.begin, resident.end + 1)):
+                if resident.begin <= step + 1 and step - 1 <= resident.end:
                     needed = ceil_div(self.partition.graph.tensors[name].bytes, banks)
-                    yield from ((name, later) for later in range(1, resident.banks - needed + 1))
+                    found |= dict.fromkeys((name, later) for later in range(1, resident.banks - needed + 1))
+        return list(found)
 
     def cycles(self, known: dict[Hashable, int], limit: int | None) -> int | None:
         """Cycles of the program, None if these are more than ``limit``.
@@ -422,6 +441,17 @@ def _on_less(partition: Partition, drafts: Sequence[Draft], way: Way) -> Iterato
         # The best of each kind, as the best of all might not do on the larger memory.
         for kind in ((False, False), (True, False), (True, True)):
             yield [draft for draft in tried if (draft.way.by_bank, draft.way.overtakes) == kind]
+
+
+def _ends(draft: Draft, emitter: Emitter, first: int) -> list[int]:
+    """When all operations of each layer of a program have ended, from layer ``first`` on."""
+    timeline = time_program(draft.partition.config, emitter.words)
+    found = [0] * (max(emitter.layers.values()) + 1 - first)
+    work = ~timeline.is_fetch
+    for word, end in zip(timeline.pc[work].tolist(), timeline.end[work].tolist(), strict=True):
+        layer = emitter.layers[word] - first
+        found[layer] = max(found[layer], end)
+    return found
 
 
 def _price(drafts: Iterable[Draft]) -> int:

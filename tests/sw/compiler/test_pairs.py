@@ -12,9 +12,6 @@ from tests.sw.compiler.whole import run_whole
 
 SHAPES = {"4x8x2": (4, 8, 2), "4x8x4": (4, 8, 4), "8x16x4": (8, 16, 4), "3x5x8": (3, 5, 8)}
 
-NO_VECTOR = {"pooling": False, "elementwise": False, "activation": False}
-"""No unit that could copy, so a first layer keeps its form."""
-
 
 def pairs(graph: ir.Graph, config: Config) -> list[bool]:
     """Of each convolution that ran, to the interpreter's bytes, whether reads had two pixels."""
@@ -32,9 +29,12 @@ def pairs(graph: ir.Graph, config: Config) -> list[bool]:
     ("channels", "size", "stride", "width"), [(1, 3, 2, 12), (1, 3, 1, 7), (3, 2, 1, 9), (2, 3, 2, 13), (1, 1, 1, 5)]
 )
 def test_first_layers(shape: tuple[int, int, int], channels: int, size: int, stride: int, width: int) -> None:
-    """The results go to system memory, and stay in SRAM beside those of other rows."""
+    """The results go to system memory, and stay in SRAM beside those of other rows. Without a vector unit, which could
+    make other pixels of the image."""
     ic, oc, lanes = shape
-    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, sram="64 KiB", **NO_VECTOR)
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, sram="64 KiB").replace(
+        pooling=False, elementwise=False, activation=False
+    )
     for more in (False, True):
         net = RandomNet(width)
         x = net.conv(net.input(1, 11, width, channels), 2 * oc + 1, size, stride)
