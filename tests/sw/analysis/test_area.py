@@ -62,18 +62,10 @@ def test_how_good_it_is() -> None:
     assert MODEL_DATA["error"]["lut"] <= 0.12 and MODEL_DATA["error"]["ff"] <= 0.08
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if not Config.load(name).serial and "study" not in name])
+@pytest.mark.parametrize("name", [name for name in PRESETS if not Config.load(name).serial])
 def test_what_a_sweep_begins_with_was_measured(name: str) -> None:
-    """The base of a sweep, what fits a board, and larger ones."""
+    """The base of a sweep, what fits a board, larger ones, and the study's."""
     assert area_of(Config.load(name)).extrapolated == ()
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("study-")])
-def test_of_the_study_only_the_depth_of_banks_is_flagged(name: str) -> None:
-    outside = area_of(Config.load(name)).extrapolated
-    assert [line.split(": ")[0] for line in outside] == [
-        f"words of a bank {Config.load(name).bank_bytes // Config.load(name).word_bytes}"
-    ] * ("256MiB" in name)
 
 
 def test_the_documented_tables_are_up_to_date() -> None:
