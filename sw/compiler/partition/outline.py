@@ -89,9 +89,9 @@ class Partition:
 
     @cached_property
     def im2col(self) -> Partition | None:
-        """The same where kernels of first layers become channels; None if that pays for none."""
+        """The same where kernels of first layers become channels; None if that pays for none, or one would not fit."""
         graph = with_im2col(self.graph, self.config, self.reasons)
-        if graph is self.graph:
+        if graph is self.graph or host_reasons(self.config, self.options, graph).keys() - self.reasons.keys():
             return None
         found = _divided(graph, self.reasons, self.config, self.options, self.given)
         return replace(found, network=self.network)

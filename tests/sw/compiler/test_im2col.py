@@ -147,6 +147,15 @@ def test_where_it_may_pay() -> None:
     assert not may(image((32, 32, 3), **good), Config(**PRESETS["icebreaker"]))
 
 
+def test_rows_that_do_not_fit_keep_their_form() -> None:
+    """A row of 4,000 pixels of 27 bytes is more than the SRAM."""
+    graph = image((9, 4000, 3), size=3)
+    assert partition(graph, SQUARE, Options()).im2col is None
+    compiled = compile_network(graph, SQUARE)
+    assert kinds(compiled.code)[0] == "conv"
+    check(compiled)
+
+
 def kinds(code: Code) -> list[str]:
     return [layer.kind for layer in code.layers]
 
