@@ -8,6 +8,7 @@ from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeGuard
@@ -328,21 +329,15 @@ class Draft:
         for number, segment in enumerate(self.segments):
             emitter, inner = moved.emitted(number), self.emitted(number)
             assert emitter and inner
-            first = layer = sum(len(other.nodes) for other in self.segments[:number])
-            ends = _ends(moved, emitter, first), _ends(self, inner, first)
-            behind = [0]
-            for stage in segment.stages:
-                layer += len(stage.nodes)
-                here, there = (max(one[: layer - first]) for one in ends)
-                behind.append(here - there)
+            first = sum(len(other.nodes) for other in self.segments[:number])
+            stages = [*accumulate((len(stage.nodes) for stage in segment.stages), initial=first)]
+            here, there = (_ends(*each, range(first, stages[-1])) for each in ((moved, emitter), (self, inner)))
+            behind = [0, *(here[end - first - 1] - there[end - first - 1] for end in stages[1:])]
             behind.append(behind[-1])
-            layer = first
-            for step, stage in enumerate(segment.stages):
+            for step, layers in enumerate(pairwise(stages)):
                 more = behind[step + 2] - behind[max(step - 1, 0)]  # from the step before to the one behind
-                layers = range(layer, layer + len(stage.nodes))
-                if more > MATTERS * emitter.cycles and not emitter.late.isdisjoint(layers):
+                if more > MATTERS * emitter.cycles and not emitter.late.isdisjoint(range(*layers)):
                     waits.append((more, step, segment))
-                layer = layers.stop
         found = dict[tuple[str, int], None]()
         for _, step, segment in sorted(waits, key=itemgetter(0), reverse=True):
             for name, resident in segment.plan.residents.items():
@@ -443,15 +438,15 @@ def _on_less(partition: Partition, drafts: Sequence[Draft], way: Way) -> Iterato
             yield [draft for draft in tried if (draft.way.by_bank, draft.way.overtakes) == kind]
 
 
-def _ends(draft: Draft, emitter: Emitter, first: int) -> list[int]:
-    """When all operations of each layer of a program have ended, from layer ``first`` on."""
+def _ends(draft: Draft, emitter: Emitter, layers: range) -> list[int]:
+    """When all operations of a program have ended up to each of its layers."""
     timeline = time_program(draft.partition.config, emitter.words)
-    found = [0] * (max(emitter.layers.values()) + 1 - first)
+    found = [0] * len(layers)
     work = ~timeline.is_fetch
     for word, end in zip(timeline.pc[work].tolist(), timeline.end[work].tolist(), strict=True):
-        layer = emitter.layers[word] - first
+        layer = layers.index(emitter.layers[word])
         found[layer] = max(found[layer], end)
-    return found
+    return [*accumulate(found, max)]
 
 
 def _price(drafts: Iterable[Draft]) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TypeGuard
 
 from dovetail.isa.common.sizes import ceil_div, round_up
@@ -17,6 +18,7 @@ from dovetail.sw.compiler.emit.slab import Slab, operand_of, result_of, store
 from dovetail.sw.compiler.place import Place
 from dovetail.sw.compiler.plan.schedule import Space
 from dovetail.sw.network import ir
+from dovetail.sw.network.layout import Shape
 
 Window = ir.AvgPool | ir.MaxPool | ir.Mean | ir.Pad | ir.Im2col
 LOADED_ROWS = 4
@@ -159,6 +161,13 @@ class Pooled:
         task.computes.append(_compute(Op.POOL, registers | zeros))
         store(task, slab, out, self.target)
         yield task
+
+
+def im2col_cycles(config: Config, node: ir.Im2col, shape: Shape) -> int:
+    """About the cycles of the copies that make a tensor: one for so many bytes of a window's row as there are vector
+    lanes."""
+    pixels, rows = prod(shape[:-1]), node.kernel[0]
+    return pixels * rows * ceil_div(shape[-1] // rows, config.vector_lanes)
 
 
 def is_global(graph: ir.Graph, node: ir.Node) -> TypeGuard[Global]:

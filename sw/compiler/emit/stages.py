@@ -141,10 +141,10 @@ class Stages:
         tensor = self.graph.tensors[node.outputs[0]]
         if isinstance(node, ir.Rows):
             return rows.cycles_of(self.config, node, tensor.shape)
-        channels, steps = tensor.shape[-1], self._steps(node)
         if isinstance(node, ir.Im2col):
-            channels, steps = channels // node.kernel[0], node.kernel[0]
-        return tensor.size // tensor.shape[-1] * ceil_div(channels, self.config.vector_lanes) * steps
+            return pooling.im2col_cycles(self.config, node, tensor.shape)
+        channels = tensor.shape[-1]
+        return tensor.size // channels * ceil_div(channels, self.config.vector_lanes) * self._steps(node)
 
     def _steps(self, node: ir.Node) -> int:
         """Steps of the vector unit per result."""

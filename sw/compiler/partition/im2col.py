@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from math import prod
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.emit.array_layer import layer_of
+from dovetail.sw.compiler.emit.pooling import im2col_cycles
 from dovetail.sw.compiler.partition.bands import Cascade, bands_of, needed
 from dovetail.sw.compiler.plan.residency import layer_cycles
 from dovetail.sw.network import ir
@@ -102,7 +102,6 @@ def _cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Im2col, ir.Conv], c
     """Of array and vector unit beside each other, about."""
     copies, single = nodes
     with_copied = replace(graph, tensors={**graph.tensors, copied.name: copied})
-    run = copied.shape[-1] // copies.kernel[0]
-    moved = prod(copied.shape[:-1]) * copies.kernel[0] * ceil_div(run, config.vector_lanes)
-    work = sorted((layer_cycles(config, layer_of(config, with_copied, single)), moved))
-    return work[1] + work[0] // BANDS
+    array = layer_cycles(config, layer_of(config, with_copied, single))
+    vector = im2col_cycles(config, copies, copied.shape)
+    return max(array, vector) + min(array, vector) // BANDS
