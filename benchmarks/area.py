@@ -114,7 +114,7 @@ GRID = {
     "T21": _design("4x4", "32/4", 0, 1, 16, "mpea", "v", softmax=4, norm=1),
     "T22": _design("4x4", "32/4", 0, 1, 2, "", "v", norm=1),
     "T23": _design("2x64", "128/4", 0, 8, 1, "", "a"),
-    "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32),
+    "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32, kernel_rows=1),
     "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }
 """Designs by name, from 16 to 1,024 multipliers. T01, T06, T13 and T14 are presets."""

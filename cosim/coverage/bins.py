@@ -13,7 +13,18 @@ from operator import attrgetter
 from dovetail.isa.config.given import BUS_WIDTHS, DEPTHWISE, FEATURES, PARAMETERS, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import STALLS
-from dovetail.isa.instructions.checks import View, channels_of, columns_of, lanes_of, pairs_of, sets_of, stream_words
+from dovetail.isa.instructions.checks import (
+    View,
+    channels_of,
+    columns_of,
+    lanes_of,
+    lines_of,
+    pairs_of,
+    rows_of,
+    sets_of,
+    skip_of,
+    stream_words,
+)
 from dovetail.isa.instructions.table import (
     BY_NUMBER,
     CFG_PARAM,
@@ -74,6 +85,11 @@ class Operation:
         """Of the output."""
         return channels_of(self.config, self.op, self.view)
 
+    @property
+    def lines(self) -> int:
+        """Of the window walk."""
+        return lines_of(self.op, self.view)
+
     def reach(self, y: str, x: str) -> int:
         """Bytes from the first to the last output pixel, in steps of two registers."""
         return (self["TILE", "height"] - 1) * self[y] + (self["TILE", "width"] - 1) * self[x]
@@ -89,7 +105,7 @@ class Operation:
     @property
     def last_tap(self) -> int:
         """Offset in the input region of the last tap of the last pixel, modulo 2^offset_bits."""
-        off = self["ORIGIN"] + self.reach("Y_STEP", "X_STEP")
+        off = self["ORIGIN"] + (self.lines - 1) * self["Y_STEP"] + (self["TILE", "width"] - 1) * self["X_STEP"]
         if self.row.taps:
             off += (self["GEOMETRY", "kh"] - 1) * self["KY_STEP"] + (self["GEOMETRY", "kw"] - 1) * self["KX_STEP"]
         return off % (1 << self.config.offset_bits)
@@ -97,7 +113,7 @@ class Operation:
     @property
     def last_row(self) -> int:
         """Input row of that tap."""
-        row = (self["TILE", "height"] - 1) * self["GEOMETRY", "stride_y"] - self["PAD_TOP"]
+        row = (self.lines - 1) * self["GEOMETRY", "stride_y"] - self["PAD_TOP"]
         return row + (self["GEOMETRY", "kh"] - 1) * self["GEOMETRY", "dilation_y"] * self.row.taps
 
     @property
@@ -181,6 +197,9 @@ CORNERS = (
     ),
     Corner("pairs of pixels", _blocks, lambda o: pairs_of(o.config, o.op, o.view)),
     Corner("columns of a word", _depthwise, lambda o: columns_of(o.config, o.op, o.view) > 1),
+    Corner("kernel rows at once", _depthwise, lambda o: rows_of(o.op, o.view) > 1),
+    Corner("several steps of kernel rows", _depthwise, lambda o: rows_of(o.op, o.view) > 1 < o["GEOMETRY", "kh"]),
+    Corner("lines without results", _depthwise, lambda o: skip_of(o.op, o.view) > 1 < o["TILE", "height"]),
     Corner("weights cut", _array, lambda o: o["W_BYTES"] < o.weights),
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),
     Corner("int32 from old values", _array, lambda o: bool(o["MODE", "accumulate"] & o["MODE", "int32"])),

@@ -9,6 +9,7 @@ from dovetail.cosim.formal.proofs.frontend import FrontendHarness
 from dovetail.cosim.formal.proofs.host import HostHarness
 from dovetail.cosim.formal.proofs.interconnect import AddressesHarness, InterconnectHarness, WriteDataHarness
 from dovetail.cosim.formal.proofs.queue import QueueHarness
+from dovetail.cosim.formal.proofs.rows import RowsHarness
 from dovetail.cosim.formal.proofs.run import RunHarness
 from dovetail.cosim.formal.proofs.scoreboard import ScoreboardHarness
 from dovetail.cosim.formal.proofs.walk import LoopsHarness, PixelsHarness
@@ -18,6 +19,7 @@ from dovetail.isa.config.resolved import Config
 
 SMALL = Config(pe=8, sram="32 KiB", banks=4, bus=32, outstanding=2)
 """Few banks, a narrow bus, two bursts in flight: the least in which every property means something."""
+ROWS = Config(ic_lanes=9, oc_lanes=1, stripe=1, sram="32 KiB")
 PARAMETRISED = SMALL.replace(parameters=2)
 SMALL_TEXT = "4 banks, bus 32 bits, outstanding 2"
 
@@ -36,6 +38,11 @@ _ALL = (
         *("loops", "Place and count_loops", "three loops of at most 7 turns, places of 4 bits"),
         lambda: LoopsHarness(bits=4, count_bits=3),
         *("prove", 1, 8),
+    ),
+    Proof(
+        *("rows", "RowBuffer", "3 kernel rows at once, lines of at most 16 words of a byte in a step"),
+        lambda: RowsHarness(ROWS),
+        *("prove", 1, 12),
     ),
     Proof("pixels", "PixelWalk", "quantities of 4 bits", lambda: PixelsHarness(bits=4), "prove", 1, 12),
     Proof("addresses", "Addresses", "3 managers", lambda: AddressesHarness(managers=3), "prove", 1, 12),

@@ -62,7 +62,7 @@ def config_label(config: Config) -> str:
         f"stripe {config.stripe}",
         f"requant {config.requant_lanes}",
         f"vector {config.vector_lanes}",
-        f"depthwise {config.depthwise}",
+        f"depthwise {config.depthwise}" + f" of {config.kernel_rows} rows" * (config.kernel_rows > 1),
         f"bus {config.bus} x {config.outstanding}",
     ]
     parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]

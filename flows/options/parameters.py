@@ -13,7 +13,7 @@ from dovetail.isa.config.memory import NAMES_OF_MEMORIES, named_memory, table_of
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.runtime.clock import CLOCKS
 
-DERIVED = ("stripe", "requant_lanes", "vector_lanes", "banks")
+DERIVED = ("stripe", "kernel_rows", "requant_lanes", "vector_lanes", "banks")
 """Parameters that follow from others unless they are given."""
 
 

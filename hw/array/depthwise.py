@@ -1,6 +1,8 @@
 """DEPTH_CONV: words of an input row slide past the multipliers, kernel columns on the input lanes, sets of channels on
 the pixel lanes."""
 
+from collections.abc import Sequence
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -9,7 +11,8 @@ from amaranth.utils import exact_log2
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import MULTIPLIERS, WIDE, ArrayOperation, most_visits
 from dovetail.hw.common.walk import PARTS, Position
-from dovetail.isa.config.resolved import COLUMN_TAPS, Config
+from dovetail.hw.memory.cells import block_ram, read_row
+from dovetail.isa.config.resolved import COLUMN_TAPS, ROW_KERNELS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 
@@ -65,15 +68,13 @@ class WordPass(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
-        bits = max(config.ic_lanes, MAX_SLIDE, most_visits(config)).bit_length()
+        bits = max(config.ic_lanes, MAX_SLIDE, WORDS_OF_COLUMNS, most_visits(config)).bit_length()
 
         # Constants of the operation, long before the first slot: words of a slot, and its last cycle.
         words, finals = ([Signal(bits, name=f"{name}_{n}") for n in ("onward", "first")] for name in ("words", "final"))
-        taps = operation.taps
-        beside = operation.columns.any()
         m.d.sync += [
-            words[0].eq(Mux(operation.slides, regs.MODE.slide, taps)),
-            words[1].eq(Mux(beside, WORDS_OF_COLUMNS, taps)),
+            words[0].eq(Mux(operation.slides, regs.MODE.slide, operation.words)),
+            words[1].eq(operation.words),
         ]
         m.d.sync += [
             final.eq(Mux(count > operation.visits, count, operation.visits) - 1)
@@ -127,6 +128,71 @@ class WordPass(wiring.Component):
         return m
 
 
+def words_of_row(config: Config, row: int) -> int:
+    """Words that are seen of a line, or of the ``row``-th line before it, at most."""
+    if not row:
+        return config.ic_lanes
+    return max(columns for columns in ROW_KERNELS if (row + 1) * columns <= config.ic_lanes)
+
+
+class RowBuffer(wiring.Component):
+    """The words of a line, for the lines after it: those of the lines before come with the words in the same place.
+
+    Every line has as many words. Those of its first step are in one half of the memory, those of another in the other.
+
+    Parameters
+    ----------
+    config
+        The accelerator, with `kernel_rows` of 2 or more.
+
+    Members
+    -------
+    coming
+        A word comes in the next cycle.
+    begins, first
+        With ``coming``: it is the first one of a step; the step is the line's first.
+    bytes
+        The word, when it comes.
+    before
+        With it, the words in its place in the lines before, the latest first.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.bytes_ = config.depthwise_sets * config.oc_lanes
+        super().__init__(
+            {
+                "coming": In(1),
+                "begins": In(1),
+                "first": In(1),
+                "bytes": In(8 * self.bytes_),
+                "before": Out(8 * self.bytes_ * (config.kernel_rows - 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        m.submodules.cells = cells = block_ram(width=len(self.before), depth=ROW_STEPS * config.line_words)
+        write = cells.write_port()
+        word = Signal(range(config.line_words))  # of a step, the next one
+        step = Signal()
+        at, in_step = Signal.like(word, name="at"), Signal.like(step, name="in_step")  # of the word that is coming
+        m.d.comb += [at.eq(Mux(self.begins, 0, word)), in_step.eq(Mux(self.begins, ~self.first, step))]
+        comes = Signal()
+        write_addr = Signal.like(write.addr, name="write_addr")
+        m.d.sync += comes.eq(self.coming)
+        with m.If(self.coming):
+            m.d.sync += [word.eq(at + 1), step.eq(in_step), write_addr.eq(Cat(at, in_step))]
+        m.d.comb += [
+            self.before.eq(read_row(m, cells, name="row", addr=Cat(at, in_step), en=self.coming, platform=platform)),
+            write.en.eq(comes),
+            write.addr.eq(write_addr),
+            write.data.eq(Cat(self.bytes, self.before)),
+        ]
+        return m
+
+
 class SlidingWords(wiring.Component):
     """Words as they come, and what multipliers see of them.
 
@@ -143,12 +209,17 @@ class SlidingWords(wiring.Component):
         Columns that a word has, as a power of two, or WIDE.
     comes, bytes
         A word comes, and its bytes.
+    before
+        With a word, those in its place in the lines before, the latest first.
+    rows_apart
+        Kernel columns, if lines before are seen, too: so many input lanes for each; 0 if they are not. Those have no
+        channel multiplier.
     token
         The words of a slot have come.
     visit
         The channels that are seen: one cycle before ``seen``, and at least two after ``token``.
     seen
-        Per word, the latest first, a byte per channel of a visit.
+        Per word, the latest first, a byte per channel of a visit; then those of the lines before.
     """
 
     def __init__(self, config: Config) -> None:
@@ -160,6 +231,8 @@ class SlidingWords(wiring.Component):
                 "columns": In(2),
                 "comes": In(1),
                 "bytes": In(8 * self.bytes_),
+                "before": In(8 * self.bytes_ * (config.kernel_rows - 1)),
+                "rows_apart": In(range(ROW_KERNELS[-1] + 1)),
                 "token": In(1),
                 "visit": In(range(max(most_visits(config), 2))),
                 "seen": Out(8 * config.acc_lanes * config.ic_lanes),
@@ -180,12 +253,22 @@ class SlidingWords(wiring.Component):
             m.d.sync += [latest.eq(self.bytes), chain.eq(Cat(spread, chain))]
         with m.If(self.token):
             m.d.sync += words.eq(Cat(spread, chain))
+        lines: list[Value] = [words]
+        for row in range(1, config.kernel_rows):
+            others = words_of_row(config, row) - 1
+            came = Signal(width * (others + 1), name=f"came_{row}", reset_less=True)
+            line = Signal.like(came, name=f"line_{row}")
+            with m.If(self.comes):
+                m.d.sync += came.eq(Cat(self.before.word_select(row - 1, width), came[: width * others]))
+            with m.If(self.token):
+                m.d.sync += line.eq(came)
+            lines.append(line)
         part = 8 * config.acc_lanes
         visits = most_visits(config)
         with m.Switch(self.visit):
             for n in range(visits):
                 with m.Case(n) if n + 1 < visits else m.Default():
-                    seen = (words.word_select(slot, width)[part * n :][:part] for slot in range(count))
+                    seen = (self._lane(lines, lane)[part * n :][:part] for lane in range(count))
                     m.d.sync += self.seen.eq(Cat(Cat(channels, Const(0, part - len(channels))) for channels in seen))
         if config.word_columns > 1:
             columns = Signal.like(self.columns)
@@ -193,11 +276,21 @@ class SlidingWords(wiring.Component):
             with m.Switch(columns):
                 for power in range(1, exact_log2(config.word_columns) + 1):
                     with m.Case(power):
-                        m.d.sync += self.seen.eq(self._columns(words, part >> power))
+                        m.d.sync += self.seen.eq(Cat(self._columns(line, part >> power) for line in lines))
                 if config.has_wide_words:
                     with m.Case(WIDE):
-                        m.d.sync += self.seen.eq(self._columns(words, part, 2 * part))
+                        m.d.sync += self.seen.eq(Cat(self._columns(line, part, 2 * part) for line in lines))
         return m
+
+    def _lane(self, lines: Sequence[Value], lane: int) -> Value:
+        """The word whose tap is on an input lane: of one line, or of several so many lanes apart."""
+        width = 8 * self.bytes_
+        word = lines[0].word_select(lane, width)
+        for columns in ROW_KERNELS:
+            row, slot = divmod(lane, columns)
+            if 0 < row < len(lines) and (row + 1) * columns <= self.config.ic_lanes:
+                word = Mux(self.rows_apart == columns, lines[row].word_select(slot, width), word)
+        return word
 
     def _columns(self, words: Value, column: int, word: int = 0) -> Value:
         """What is seen where columns of so many bits lie beside each other in words, of which the latest is the first:

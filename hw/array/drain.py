@@ -4,7 +4,7 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from dovetail.hw.array.loops import BUFFERS, Stripe
+from dovetail.hw.array.loops import Stripe
 from dovetail.hw.array.multiply_accumulate import SUM
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
@@ -35,11 +35,11 @@ class Drain(wiring.Component):
     filled
         Pulse: another stripe may be drained from the next cycle on.
     stripes
-        The stripes in the buffers; stripe n is in buffer n mod 2.
+        The stripes in the buffers; stripe n is in buffer n modulo their number.
     row, accumulators
         Row of the accumulators (group of pixels, then buffer), and what is in it one cycle later.
     record_row, records
-        Likewise of the records, two cycles after the accumulators'.
+        Row of the records, and what is in it two cycles later.
     port
         Write port.
     freed, settled
@@ -63,10 +63,10 @@ class Drain(wiring.Component):
             {
                 "operation": In(ArrayOperation(config)),
                 "filled": In(1),
-                "stripes": In(data.ArrayLayout(Stripe, BUFFERS)),
+                "stripes": In(data.ArrayLayout(Stripe, config.stripe_buffers)),
                 "row": Out(7),
                 "accumulators": In(SUM * config.acc_lanes),
-                "record_row": Out(range(BUFFERS * self.rows)),
+                "record_row": Out(range(config.stripe_buffers * self.rows)),
                 "records": In(data.ArrayLayout(Record, config.requant_lanes)),
                 "port": Out(SramWrite(config)),
                 "freed": Out(1),
@@ -93,7 +93,8 @@ class Drain(wiring.Component):
             m.d.sync += [depthwise.eq(operation.depthwise), together.eq(operation.depthwise & ~int32)]
 
         # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
-        credits, turn = Signal(range(BUFFERS + 1)), Signal()
+        buffers = config.stripe_buffers
+        credits, turn, next_turn = Signal(range(buffers + 1)), Signal(range(buffers)), Signal(range(buffers))
         stripe, upcoming = Signal(Stripe), Signal(Stripe)  # of this group, and of the next one
         pixel = Signal(pixel_bits(config))
         row, set_ = Signal(6), Signal.like(operation.sets)  # of the pixel's first channels; what leaves together
@@ -108,19 +109,20 @@ class Drain(wiring.Component):
         visit = Mux(together, set_, set_[lane_bits:])
         m.d.comb += lane_last.eq(pixel[:lane_bits].all() | depthwise if several else 1)
         m.d.comb += [
-            stripe.eq(self.stripes[turn]),
-            upcoming.eq(self.stripes[turn ^ ends_stripe]),
+            next_turn.eq(turn + ends_stripe),
+            upcoming.eq(self.stripes[next_turn]),
             active.eq(credits != 0),
             ends_set.eq(active & last_group),
             ends_pixel.eq(active & last_group & last_set),
             ends_stripe.eq(active & last_group & last_set & last_pixel),
             self.freed.eq(ends_stripe),
-            self.row.eq(Cat((row + visit)[:6] if config.depth_conv else row, turn)),
+            self.row.eq(Cat((row + visit if config.depth_conv else row)[: len(self.row) - len(turn)], turn)),
         ]
+        m.d.sync += stripe.eq(upcoming)  # what it has been for long when it is drained
         with m.If(operation.load):
             m.d.sync += [credits.eq(0), turn.eq(0), pixel.eq(0), group.eq(0), record.eq(0), row.eq(0), set_.eq(0)]
         with m.Else():
-            m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(turn ^ ends_stripe)]
+            m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(next_turn)]
             with m.If(ends_pixel):
                 m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0), record.eq(0), set_.eq(0)]
                 with m.If(last_pixel):
@@ -151,7 +153,7 @@ class Drain(wiring.Component):
             m.d.sync += last_pixel.eq(pixel + 1 == stripe.pixels)
 
         # 1: where the pixel's channels go.
-        group_1, record_1, block_1 = Signal(len(group)), Signal(len(record)), Signal()
+        group_1, record_1, block_1 = Signal(len(group)), Signal(len(record)), Signal(range(buffers))
         lane_1 = Signal(lane_bits)
         valid_1, ends_pixel_1, ends_block_1 = (
             Signal(name=name) for name in ("valid_1", "ends_pixel_1", "ends_block_1")
@@ -193,7 +195,7 @@ class Drain(wiring.Component):
         size_2 = Signal(len(self.port.size))
         off = Signal(bits, reset_less=True)
         m.d.sync += [valid_2.eq(valid_1), size_2.eq(size_1 << scale), off.eq(walk.off + channel_off)]
-        m.d.sync += self.record_row.eq(Cat(block_1, record_1))
+        m.d.comb += self.record_row.eq(Cat(block_1, record_1))
 
         # 3: bias; end of the write, address.
         value, mult, shift = (

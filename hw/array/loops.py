@@ -15,17 +15,14 @@ from dovetail.isa.config.given import MAX_LANES, MAX_STRIPE, PIXEL_LANES
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import ACCUMULATE, matrix_reads
 
-BUFFERS = 2
-"""Accumulator buffers: one fills while another drains."""
-
 
 class Stripe(data.Struct):
-    """A stripe, for the drain: ``pixels`` less one, ``channels``, the number of its ``block`` mod 2, which selects the
-    records; whether it is the last stripe of the block, and of the operation."""
+    """A stripe, for the drain: ``pixels`` less one, ``channels``, the number of its ``block`` modulo that of buffers,
+    which selects the records; whether it is the last stripe of the block, and of the operation."""
 
     pixels: unsigned((MAX_STRIPE * PIXEL_LANES[-1] - 1).bit_length())
     channels: unsigned(MAX_LANES.bit_length())
-    block: unsigned(1)
+    block: unsigned(2)
     ends_block: unsigned(1)
     ends: unsigned(1)
 
@@ -40,7 +37,8 @@ class Step(data.Struct):
     on.
 
     In a depthwise convolution a word is read. With ``token`` those of a group of pixels are all there, or on their way;
-    it ``enters`` if it is the window's first group. ``swap`` comes with the window's first cycle."""
+    it ``enters`` if it is the window's first group, and is ``valid`` if the line has results. ``swap`` comes with the
+    window's first cycle."""
 
     valid: unsigned(1)
     reads: unsigned(1)
@@ -50,7 +48,7 @@ class Step(data.Struct):
     enters: unsigned(1)
     leaves: unsigned(1)
     token: unsigned(1)
-    turn: unsigned(1)
+    turn: unsigned(2)
     group: unsigned(6)
     index: unsigned(4)
     word: unsigned(5)
@@ -262,7 +260,7 @@ class ArrayLoops(wiring.Component):
                 "tap": Out(Position(config)),
                 "fetch": Out(Load),
                 "filled": Out(1),
-                "stripes": Out(data.ArrayLayout(Stripe, BUFFERS)),
+                "stripes": Out(data.ArrayLayout(Stripe, config.stripe_buffers)),
                 "freed": In(1),
                 "settled": In(1),
             }
@@ -271,7 +269,7 @@ class ArrayLoops(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, operation, regs = self.config, self.operation, self.operation.regs
-        accumulate = regs.MODE.accumulate
+        buffers, accumulate = config.stripe_buffers, regs.MODE.accumulate
         rows: Value | int = operation.rows
         if config.matmul:
             reads = Signal(range(reads_at_most(config) + 1))
@@ -281,7 +279,7 @@ class ArrayLoops(wiring.Component):
             rows = reads
         words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes)
         lanes = Signal(range(records_at_most(config) + 1))
-        m.d.sync += lanes.eq(config.oc_lanes * operation.sets)
+        m.d.sync += lanes.eq(config.oc_lanes // config.records_at_once * operation.sets)
 
         # The step whose weights load: one ahead of the one whose pixels pass. It advances in a window's first cycle,
         # and all its values are known two cycles later.
@@ -297,16 +295,25 @@ class ArrayLoops(wiring.Component):
 
         # A stripe of a depthwise convolution lies within a row of pixels: a line. Others have all pixels in one.
         left, blocks = Signal(32), Signal(16)
-        odd_block = Signal()
+        turn, block = Signal(range(buffers)), Signal(range(buffers))  # of the stripe, and of its block
         line = Mux(operation.depthwise, regs.TILE.width, operation.pixels) if config.depth_conv else operation.pixels
         last_line, ends_line = Signal(init=1), Signal()
+        dry, dry_now = Signal(), Signal()  # the line has no results: that of the step, and of the window under way
         if config.depth_conv:
             lines = Signal(16)
             with m.If(operation.load):
                 m.d.sync += lines.eq(regs.TILE.height)
-            with m.Elif(advance & last_step & ends_line):
+            with m.Elif(advance & last_step & ends_line & ~dry):
                 m.d.sync += lines.eq(Mux(last_line, regs.TILE.height, lines - 1))
-            m.d.comb += last_line.eq(~operation.depthwise | (lines == 1))
+            m.d.comb += last_line.eq(~operation.depthwise | (lines == 1) & ~dry)
+        if config.kernel_rows > 1:
+            dry_left = Signal.like(regs.MODE.rows)  # dry lines up to the next one with results
+            with m.If(operation.load):
+                m.d.sync += dry_left.eq(Mux(operation.depthwise, regs.MODE.rows, 0))
+            with m.Elif(advance & last_step & operation.depthwise):
+                following = Mux(last_line, regs.MODE.rows, regs.MODE.skip)
+                m.d.sync += dry_left.eq(Mux(dry, dry_left - 1, following))
+            m.d.comb += dry.eq(dry_left.any())
         pixels_last = Signal(pixel_bits(config))
         old_off = Signal(config.offset_bits)
         m.d.sync += [
@@ -325,7 +332,7 @@ class ArrayLoops(wiring.Component):
             m.d.sync += [
                 left.eq(line),
                 blocks.eq(regs.BLOCKS.count),
-                odd_block.eq(0),
+                block.eq(0),
                 old_off.eq(0),
                 first_step.eq(1),
                 first_stripe.eq(1),
@@ -340,7 +347,7 @@ class ArrayLoops(wiring.Component):
                 m.d.sync += [
                     left.eq(line),
                     blocks.eq(blocks - 1),
-                    odd_block.eq(~odd_block),
+                    block.eq(block + 1),
                     old_off.eq(old_off + (operation.channels << INT32_BYTES.bit_length() - 1)),
                 ]
 
@@ -354,11 +361,11 @@ class ArrayLoops(wiring.Component):
         old_more = Signal()  # another word of old values follows
         first, last = Signal(), Signal()
         at_end = Signal()  # last stripe of the block
-        leaves, goes_home = Signal(), Signal()  # the window is its stripe's last; and the stripe its block's
-        turn = Signal()
+        begins, leaves, goes_home = Signal(), Signal(), Signal()  # the step is its stripe's first; the window its last
+        alone = Signal()  # no more pixels than pass at once: their accumulators are visited once
         pixel_last = Signal(pixel_bits(config))
         age = Signal(range(ACCUMULATE - 1 + passing.most))
-        waiting, unsettled = Signal(range(BUFFERS + 1)), Signal(range(BUFFERS + 1))
+        waiting, unsettled = Signal(range(buffers + 1)), Signal(range(buffers + 1))
         next_waiting, next_unsettled = Signal.like(waiting), Signal.like(unsettled)
 
         # Registered, because much else depends on the end of a window in the same cycle. `passed` and `read` are valid
@@ -368,27 +375,29 @@ class ArrayLoops(wiring.Component):
         old_set = Signal.like(operation.sets)
         m.d.comb += [
             closes.eq(open_ & aged & passing.passed & loads.read & words_passed),
-            self.filled.eq(closes & passes & last & ~old),
+            self.filled.eq(closes & passes & last & ~old & ~dry_now),
             ends_set.eq(word + 1 == words),
             next_word.eq(Mux(old & ~ends_set, word + 1, 0)),
             next_set.eq(Mux(old, old_set + ends_set, 0)),
         ]
         # A stripe begins with its first step, or with old values.
-        begins_old, begins_step, begins_stripe, may_begin = Signal(), Signal(), Signal(), Signal()
+        begins_old, begins_step, may_begin = Signal(), Signal(), Signal()
+        begins_line, begins_stripe = Signal(), Signal()  # the first is also set where it is dry
         to_old = Signal()
         m.d.comb += [
-            begins_stripe.eq(opens & ~old & first_step),
+            begins_line.eq(opens & ~old & first_step),
+            begins_stripe.eq(begins_line & ~dry),
             to_old.eq(old_more | (~old & first_step & accumulate)),
             begins_old.eq(opens & to_old),
             begins_step.eq(opens & ~to_old),
-            opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin)),
+            opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin | dry)),
         ]
         m.d.sync += advance.eq(begins_step)
         more = Signal()  # there is a step after the one that begins to pass
         m.d.comb += more.eq(~(onward & last_block))
 
         fetch = self.fetch
-        reads_last = Mux(begins_stripe, pixels_last, pixel_last)
+        reads_last = Mux(begins_line, pixels_last, pixel_last)
         width: Value = regs.TILE.width
         if config.pixel_lanes > 1:  # of pixels, or of pairs
             reads_last = Mux(operation.pairs, reads_last[1:], reads_last)
@@ -414,7 +423,7 @@ class ArrayLoops(wiring.Component):
         ]
         m.d.sync += fetch.begin.eq(opens | self.go)
         with m.If(operation.load):
-            m.d.sync += [turn.eq(1), passes.eq(0), live.eq(0), old.eq(0), old_more.eq(0)]
+            m.d.sync += [turn.eq(buffers - 1), passes.eq(0), live.eq(0), old.eq(0), old_more.eq(0)]
             m.d.sync += [fetch.onward.eq(0), fetch.enter.eq(0)]  # the first step is where `again` would go
         with m.Else():  # at the load they are 0
             m.d.comb += [
@@ -424,12 +433,13 @@ class ArrayLoops(wiring.Component):
         m.d.sync += [
             waiting.eq(next_waiting),
             unsettled.eq(next_unsettled),
-            may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != BUFFERS)),
+            may_begin.eq(Mux(accumulate, next_unsettled == 0, next_waiting != buffers)),
         ]
         # Inside a window.
         visit = Mux(operation.depthwise & ~old, 1, passing.visit) if config.depth_conv else passing.visit
+        least = Mux(alone & ~old, Mux(visit < ACCUMULATE, 1, visit - (ACCUMULATE - 1)), visit)
         with m.If(open_ & ~aged):
-            m.d.sync += [age.eq(age + 1), aged.eq(age == ACCUMULATE - 3 + visit)]
+            m.d.sync += [age.eq(age + 1), aged.eq(age == least[: len(passing.visit)])]
         # Between windows.
         with m.If(closes):
             m.d.sync += [open_.eq(0), passes.eq(0)]
@@ -444,13 +454,17 @@ class ArrayLoops(wiring.Component):
         began_stripe = Signal()
         m.d.sync += began_stripe.eq(begins_stripe)
         with m.If(begins_stripe):
-            m.d.sync += [turn.eq(~turn), pixel_last.eq(pixels_last), at_end.eq(last_stripe)]
+            m.d.sync += turn.eq(turn + 1)
+        with m.If(begins_line):
+            m.d.sync += [pixel_last.eq(pixels_last), at_end.eq(last_stripe)]
+            if config.pixel_lanes > 1:
+                m.d.sync += alone.eq(~operation.depthwise & (pixels_last < config.pixel_lanes))
         with m.If(began_stripe):
             info = self.stripes[turn]
             m.d.sync += [
                 info.pixels.eq(pixels_last),
                 info.channels.eq(Mux(last_block, regs.BLOCKS.last, operation.channels)),
-                info.block.eq(odd_block),
+                info.block.eq(block),
                 info.ends_block.eq(last_stripe),
                 info.ends.eq(last_stripe & last_block),
             ]
@@ -475,9 +489,11 @@ class ArrayLoops(wiring.Component):
                 old.eq(0),
                 old_more.eq(0),
                 first.eq(first_step & ~accumulate),
+                begins.eq(first_step),
                 last.eq(last_step),
                 leaves.eq(last_step),
-                goes_home.eq(last_step & Mux(begins_stripe, last_stripe, at_end)),
+                goes_home.eq(last_step & Mux(begins_line, last_stripe, at_end)),
+                dry_now.eq(dry),
                 live.eq(more),
                 self.tap.eq(taps.tap),
                 fetch.again.eq(again),
@@ -549,8 +565,8 @@ class ArrayLoops(wiring.Component):
             self.step.old.eq(passing.busy & old),
             self.step.first.eq(Mux(old, word == 0, first)),
             self.step.swap.eq(passing.busy & ~old & (passing.group == 0) & enters),
-            self.step.enters.eq(enters),
-            self.step.leaves.eq(passing.index + 1 == passing.visit),
+            self.step.enters.eq(enters & (~alone | begins | old)),
+            self.step.leaves.eq((passing.index + 1 == passing.visit) & (~alone | last | old)),
             self.step.turn.eq(turn),
             self.step.group.eq(old_row),
             self.step.index.eq(passing.index),
@@ -562,6 +578,7 @@ class ArrayLoops(wiring.Component):
                     here.eq(slots.word),
                     self.step.reads.eq(passing.reads | slots.reads),
                     self.step.token.eq(slots.token),
+                    self.step.valid.eq(slots.token & ~dry_now),
                     self.step.swap.eq(advance),
                 ]
             with m.If(operation.depthwise & ~old):

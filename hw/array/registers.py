@@ -8,9 +8,10 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.given import MAX_LANES
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
-from dovetail.isa.instructions.checks import MAX_SLIDE, built
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.instructions.checks import MAX_SLIDE, built, longest_line
 from dovetail.isa.instructions.table import Cause, Unit
+from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
 from dovetail.isa.timing.sequencer import CHECK
 
 MULTIPLIERS = 8
@@ -48,7 +49,11 @@ class ArrayOperation(wiring.Signature):
     visits
         Rows of accumulators per pixel of a depthwise convolution: so many visits for its sets.
     taps
-        Taps of a kernel row that a depthwise convolution takes at once.
+        Taps that a depthwise convolution takes at once.
+    words
+        Words of the input that hold those of a kernel row.
+    rows_apart
+        Kernel columns of a depthwise convolution that takes several kernel rows at once; 0 of others.
     rows
         Words of a weight set.
     slides
@@ -75,6 +80,8 @@ class ArrayOperation(wiring.Signature):
                 "sets": Out(range(config.most_sets + 1)),
                 "visits": Out(range(most_visits(config) + 1)),
                 "taps": Out(range(config.ic_lanes + 1)),
+                "words": Out(range(max(config.ic_lanes, WORDS_OF_COLUMNS) + 1)),
+                "rows_apart": Out(range(ROW_KERNELS[-1] + 1)),
                 "rows": Out(range(config.weight_rows + 1)),
                 "slides": Out(1),
                 "columns": Out(2),
@@ -155,9 +162,16 @@ class ArrayRegisters(wiring.Component):
             most_pixels.eq(config.stripe),
         ]
         slides, columns = Signal(), Signal.like(operation.columns)
+        words, rows_apart = Signal.like(operation.words), Signal.like(operation.rows_apart)
         if config.depth_conv:
             kw = regs.GEOMETRY.kw
-            m.d.comb += [taps.eq(Mux(kw < config.ic_lanes, kw, config.ic_lanes)), slides.eq(regs.MODE.slide.any())]
+            across = Mux(kw < config.ic_lanes, kw, config.ic_lanes)
+            m.d.comb += [taps.eq(across), words.eq(across), slides.eq(regs.MODE.slide.any())]
+            with m.Switch(regs.MODE.rows):
+                for more in range(1, config.kernel_rows):
+                    with m.Case(more):
+                        # By adders: a product would take a multiplier of the FPGA.
+                        m.d.comb += [taps.eq(sum([across] * more, across)), rows_apart.eq(kw)]
             with m.If(depthwise):
                 m.d.comb += sets.eq(regs.KC.group + 1)
                 with m.Switch(taps):
@@ -186,7 +200,12 @@ class ArrayRegisters(wiring.Component):
                     wide = (config.acc_lanes != regs.KX_STEP) & regs.MODE.columns.any()
                     m.d.comb += columns.eq(Mux(wide, WIDE, regs.MODE.columns))
                     with m.If(regs.MODE.columns.any()):
-                        m.d.comb += most_sets.eq(Mux(self._has_columns(), config.pixel_lanes, 0))
+                        m.d.comb += [
+                            most_sets.eq(Mux(self._has_columns(), config.pixel_lanes, 0)),
+                            words.eq(WORDS_OF_COLUMNS),
+                        ]
+                with m.If(~self._has_rows()):
+                    m.d.comb += most_sets.eq(0)
         pairs = Signal()
         if config.pixel_lanes > 1:
             parted = regs.TILE.width[0] | regs.STRIPE.pixels[0] | regs.MODE.accumulate
@@ -225,6 +244,8 @@ class ArrayRegisters(wiring.Component):
                 operation.sets.eq(sets),
                 operation.visits.eq(visits),
                 operation.taps.eq(taps),
+                operation.words.eq(words),
+                operation.rows_apart.eq(rows_apart),
                 operation.rows.eq(set_rows),
                 operation.slides.eq(slides),
                 operation.columns.eq(columns),
@@ -281,6 +302,30 @@ class ArrayRegisters(wiring.Component):
                 with m.If(failed):
                     m.d.sync += self.cause.eq(cause)
         return m
+
+    def _has_rows(self) -> Value:
+        """Whether the kernel rows of a step can be together, see `isa.instructions.checks`."""
+        config, regs = self.config, self.operation.regs
+        mode, kw, width = regs.MODE, regs.GEOMETRY.kw, regs.TILE.width
+        alone = ~(mode.rows | mode.skip).any()
+        if config.kernel_rows == 1:
+            return alone
+        fits = Cat(
+            (mode.rows == more) & (kw == columns)
+            for more in range(1, config.kernel_rows)
+            for columns in ROW_KERNELS
+            if (more + 1) * columns <= config.ic_lanes
+        ).any()
+        together = Cat(
+            fits,
+            mode.slide.any(),
+            ~mode.accumulate,
+            mode.extra == 0,
+            regs.GEOMETRY.kh <= ROW_STEPS,
+            width <= regs.STRIPE.pixels,
+            (mode.slide == 1) | (width <= longest_line(config, MAX_SLIDE)),
+        )
+        return alone | together.all()
 
     def _has_columns(self) -> Value:
         """Whether a word can have columns beside each other: they fill it, and each pixel begins in the next word."""

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from dovetail.hw.array.depthwise import SlidingWords, tap_operands
+from dovetail.hw.array.depthwise import RowBuffer, SlidingWords, tap_operands
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Load, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
@@ -15,11 +16,12 @@ from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters, most_vis
 from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
+from dovetail.isa.config.given import MAX_STRIPE
 from dovetail.isa.config.resolved import PAIR_STEPS, Config
 from dovetail.isa.timing.array import gather, to_accumulator
 
-ROWS = 128
-"""Rows of accumulators: two buffers of 64 pixels."""
+ROWS = 2 * MAX_STRIPE
+"""Rows of accumulators, of all buffers."""
 
 
 class ArrayCore(wiring.Component):
@@ -170,6 +172,18 @@ class ArrayCore(wiring.Component):
                 comes.eq(coming.reads & ~coming.old & operation.depthwise),
                 taps.eq(Cat(lane < operation.taps for lane in range(config.ic_lanes))),
             ]
+            if config.kernel_rows > 1:
+                several = operation.rows_apart.any()
+                m.submodules.rows = rows = gate_clock(
+                    m, RowBuffer(config), awake=several, name="array_rows", simulation=self.simulation
+                )
+                m.d.comb += [
+                    rows.coming.eq(coming.reads & several),
+                    rows.begins.eq(coming.swap),
+                    rows.first.eq(coming.first),
+                    rows.bytes.eq(sliding.bytes),
+                    sliding.before.eq(rows.before),
+                ]
             m.d.comb += [
                 sliding.extra.eq(regs.MODE.extra),
                 sliding.columns.eq(operation.columns),
@@ -177,6 +191,7 @@ class ArrayCore(wiring.Component):
                 sliding.bytes.eq(self._coming(window, regs.QUANT.zero_in)),
                 sliding.token.eq(steps[arrives + 1].token),
                 sliding.visit.eq(begun.index),
+                sliding.rows_apart.eq(operation.rows_apart),
                 multipliers.taps.eq(Cat(tap_operands(config, sliding.seen, taps=taps))),
             ]
 
@@ -205,6 +220,7 @@ class ArrayCore(wiring.Component):
         # Which accumulators: old values come first, then sums. Chosen a cycle before.
         tap = Step(Signal.like(step.as_value(), name="tap"))
         adds = Signal()
+        turn_bits = exact_log2(config.stripe_buffers)
         at_old = arrives - accumulator.TERM
         m.d.comb += [tap.eq(late[multipliers.LATENCY - accumulator.TERM - 1]), adds.eq(tap.valid & ~tap.old)]
         tap_old = steps[at_old]
@@ -212,7 +228,7 @@ class ArrayCore(wiring.Component):
             m.d.comb += [tap.eq(tap_old), adds.eq(1)]
         m.d.sync += [
             accumulator.valid.eq(adds),
-            accumulator.row.eq(Cat(tap.group, tap.turn)),
+            accumulator.row.eq(Cat(tap.group[: len(accumulator.row) - turn_bits], tap.turn[:turn_bits])),
             accumulator.first.eq(tap.first),
             accumulator.enters.eq(tap.enters),
             accumulator.leaves.eq(tap.leaves),
@@ -224,10 +240,10 @@ class ArrayCore(wiring.Component):
         step = Step(Signal.like(token.as_value(), name="visit"))
         last = Signal()
         m.d.comb += last.eq(step.index + 1 == operation.visits)
+        m.d.sync += step.swap.eq(token.token & token.enters)
         with m.If(token.token):
             m.d.sync += [
-                step.valid.eq(1),
-                step.swap.eq(token.enters),
+                step.valid.eq(token.valid),
                 step.index.eq(0),
                 step.first.eq(token.first),
                 step.turn.eq(token.turn),
@@ -236,7 +252,6 @@ class ArrayCore(wiring.Component):
         with m.Elif(step.valid):
             m.d.sync += [
                 step.valid.eq(~last),
-                step.swap.eq(0),
                 step.index.eq(step.index + 1),
                 step.group.eq(step.group + ~last),
             ]

@@ -6,17 +6,20 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.hw.array.loops import BUFFERS, Load, reads_at_most
+from dovetail.hw.array.loops import Load, reads_at_most
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
 from dovetail.hw.array.registers import ArrayOperation, most_visits
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import SramRead
+from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import RECORD_BYTES, Config
 from dovetail.isa.timing.memory import SRAM_READ
 
-RECORD_BYTES = 16
+LUT_ROWS = 16
+"""Rows of records that are kept in LUTs. More would take many of them."""
+
 OPERAND = 16
 """Bits of a multiplier's operand: an int8, or a difference of two, sign-extended."""
 WIDE_OPERAND = 32
@@ -49,6 +52,59 @@ def weight_lanes(config: Config) -> int:
     return config.pixel_lanes if config.depth_conv else 1
 
 
+class RecordMemory(wiring.Component):
+    """Records of blocks, a row per group of ``requant_lanes`` channels.
+
+    Parameters
+    ----------
+    config
+        The accelerator.
+    rows
+        Rows.
+
+    Members
+    -------
+    row, lanes, records
+        Write these lanes of a row.
+    look, read
+        ``found`` two cycles later is this row. No row is written and looked at at the same time.
+    found
+        Stays where nothing is looked at.
+    """
+
+    def __init__(self, config: Config, *, rows: int) -> None:
+        self.layout = data.ArrayLayout(Record, config.requant_lanes)
+        self.rows = rows
+        super().__init__(
+            {
+                "row": In(range(rows)),
+                "lanes": In(config.requant_lanes),
+                "records": In(self.layout),
+                "look": In(1),
+                "read": In(range(rows)),
+                "found": Out(self.layout),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        record = self.layout.elem_shape.as_shape().size
+        m.submodules.cells = cells = block_ram(width=self.layout.size, depth=self.rows)
+        if self.rows > LUT_ROWS:
+            cells.attrs["ram_style"] = "block"
+        write = cells.write_port(granularity=record)
+        m.d.comb += [write.en.eq(self.lanes), write.addr.eq(self.row), write.data.eq(self.records)]
+        # What block RAM has read comes late in its cycle.
+        deep = self.rows > LUT_ROWS
+        addr = self.read if deep else Signal.like(self.read)
+        row = read_row(m, cells, name="row", addr=addr, en=self.look, platform=platform)
+        with m.If(self.look):
+            m.d.sync += self.found.eq(row) if deep else addr.eq(self.read)
+        if not deep:
+            m.d.comb += self.found.eq(row)
+        return m
+
+
 class ArrayWeights(wiring.Component):
     """Reader of the weight stream and of a matrix.
 
@@ -75,10 +131,10 @@ class ArrayWeights(wiring.Component):
     operands
         Weights in use, ``operand`` bits each, of the pixel lanes that have their own.
     record_row
-        Row of the record memory: the lowest bit is the block's number mod 2, above it the group of ``requant_lanes``
+        Row of the record memory: the block's number modulo `stripe_buffers`, above it the group of ``requant_lanes``
         channels.
     records
-        That row, a Record per lane, one cycle later.
+        That row, a Record per lane, two cycles later.
     drains
         ``records`` are looked at: they change in no other cycles.
     awake
@@ -109,7 +165,7 @@ class ArrayWeights(wiring.Component):
                 "step": In(1),
                 "index": In(4),
                 "operands": Out(operand * config.weight_bytes * weight_lanes(config)),
-                "record_row": In(range(BUFFERS * self.groups)),
+                "record_row": In(range(config.stripe_buffers * self.groups)),
                 "records": Out(data.ArrayLayout(Record, config.requant_lanes)),
                 "drains": In(1),
                 "awake": Out(1),
@@ -128,7 +184,7 @@ class ArrayWeights(wiring.Component):
                     m.d.comb += params.eq(
                         Mux(operation.depthwise, *(config.param_rows(config.oc_lanes * k) for k in (n, 1)))
                     )
-        per_word = exact_log2(word // RECORD_BYTES)
+        per_word = exact_log2(word // RECORD_BYTES // config.records_at_once)  # reads of records
         assert self.READ == 4
 
         # 1: where the word is, in words from the start of the stream. Pointers stop far beyond the end of any stream.
@@ -336,29 +392,27 @@ class ArrayWeights(wiring.Component):
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
         """Records fill the memory in the order of channels."""
         config = self.config
-        cells = memory.Memory(
-            shape=data.ArrayLayout(Record, config.requant_lanes), depth=BUFFERS * self.groups, init=[]
-        )
-        write, read = cells.write_port(granularity=1), cells.read_port()
-        m.submodules.records = self._gated(m, cells, "records", self.drains | write.en.any())
-        per_word = config.word_bytes // RECORD_BYTES
-        ranges = {"slot": per_word, "lane": config.requant_lanes, "group": self.groups}
+        kept = RecordMemory(config, rows=config.stripe_buffers * self.groups)
+        m.submodules.records = self._gated(m, kept, "records", self.drains | kept.lanes.any())
+        several = config.records_at_once  # they lie side by side in the memory, too
+        per_word, lanes = config.word_bytes // RECORD_BYTES // several, config.requant_lanes // several
+        ranges = {"slot": per_word, "lane": lanes, "group": self.groups}
         slot, lane, group = (Signal(range(max(n, 2)), name=name) for name, n in ranges.items())
         slot_at, lane_at, group_at = (Signal(range(max(n, 2)), name=f"{name}_at") for name, n in ranges.items())
         m.d.comb += [at.eq(Mux(begins, 0, n)) for at, n in ((slot_at, slot), (lane_at, lane), (group_at, group))]
-        odd, odd_at = Signal(), Signal()
-        m.d.comb += odd_at.eq(odd ^ (begins & enters))
+        block, block_at = Signal(range(config.stripe_buffers)), Signal(range(config.stripe_buffers))
+        m.d.comb += block_at.eq(block + (begins & enters))
         with m.If(self.operation.load):
-            m.d.sync += odd.eq(1)
+            m.d.sync += block.eq(config.stripe_buffers - 1)
         with m.Else():
-            m.d.sync += odd.eq(odd_at)
+            m.d.sync += block.eq(block_at)
 
-        ends_lane = lane_at == config.requant_lanes - 1
+        ends_lane = lane_at == lanes - 1
         if config.depth_conv and (config.oc_lanes % config.requant_lanes or config.acc_lanes % config.requant_lanes):
             channel, channel_at, last = (
                 Signal(range(config.acc_lanes), name=name) for name in ("channel", "channel_at", "last")
             )
-            alone, together = (config.depthwise_span(int32=int32) - 1 for int32 in (True, False))
+            alone, together = (config.depthwise_span(int32=int32) // several - 1 for int32 in (True, False))
             m.d.sync += last.eq(Mux(self.operation.regs.MODE.int32, alone, together))
             ends_set = channel_at == last
             m.d.comb += channel_at.eq(Mux(begins, 0, channel))
@@ -366,25 +420,25 @@ class ArrayWeights(wiring.Component):
             with m.If(is_record):
                 m.d.sync += channel.eq(Mux(ends_set, 0, channel_at + 1))
             ends_lane |= ends_set
-        m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), write.en.eq(0)]
+        m.d.sync += [slot.eq(slot_at), lane.eq(lane_at), group.eq(group_at), kept.lanes.eq(0)]
         with m.If(is_record):
             m.d.sync += [
                 slot.eq(Mux(slot_at == per_word - 1, 0, slot_at + 1)),
                 lane.eq(Mux(ends_lane, 0, lane_at + 1)),
                 group.eq(group_at + ends_lane),
-                write.en.eq(1 << lane_at),
-                write.addr.eq(Cat(odd_at, group_at)),
+                kept.lanes.eq(Cat((lane_at == n // several) for n in range(config.requant_lanes))),
+                kept.row.eq(Cat(block_at, group_at)),
             ]
-            source = Signal(8 * RECORD_BYTES)
-            m.d.comb += source.eq(value.word_select(slot_at, 8 * RECORD_BYTES))
+            sources = Signal(8 * RECORD_BYTES * several)
+            m.d.comb += sources.eq(value.word_select(slot_at, len(sources)))
             for n in range(config.requant_lanes):
-                target = write.data[n]
+                target, source = kept.records[n], sources.word_select(n % several, 8 * RECORD_BYTES)
                 m.d.sync += [
                     target.bias.eq(source[:32]),
                     target.mult.eq(source[32:64]),
                     target.shift.eq(source[64:96]),
                 ]
-        m.d.comb += [read.addr.eq(self.record_row), read.en.eq(1), self.records.eq(read.data)]
+        m.d.comb += [kept.look.eq(self.drains), kept.read.eq(self.record_row), self.records.eq(kept.found)]
 
 
 def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:

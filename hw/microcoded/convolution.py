@@ -33,6 +33,8 @@ from dovetail.isa.timing.microcoded.durations import sums_together
 
 GROUP = next(field.mask for field in REGISTERS[Unit.ARRAY]["KC"].fields if field.name == "group")
 """Bits of KC that must be 0: the microcoded accelerator has one set of weights."""
+REFUSED = GROUP | GROUP << 4
+"""The same, with room for what of MODE it refuses."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,13 @@ def convolution(u: Assembler, config: Config, tables: Tables) -> None:
             u(ADD, None, "times", tables.inputs, special=Special.INDEX)
             u(ADD, "inputs", "@")
             u(ADD, "times", "times", 1)
-            # What makes the operation fail its checks is marked in the place of a group: one, or a slide of 3.
+            # What makes the operation fail its checks is marked in the place of a group and above it: one, a slide of
+            # 3, or what is above the slide.
             u(SHR, "n", "ARRAY.MODE", 8)
             u(ADD, "n", "n", 1)
             u(SHL, "n", "n", 14)
             u(OR, "n", "n", "ARRAY.KC")
-            u(AND, "n", "n", GROUP)
+            u(AND, "n", "n", REFUSED)
             u(OR, "times", "times", "n")
             u(ADD, "kc", 1)
             u(ADD, "lanes_read", 1)
@@ -119,7 +122,7 @@ def _array_checks(u: Assembler, config: Config) -> None:
     checked(u, Unit.ARRAY, Cause.ZERO_SIZE)
     flag(u, SUB, "lanes", "last", BELOW)
     flag(u, SUB, config.stripe, "ARRAY.STRIPE", BELOW)
-    flag(u, AND, "times", GROUP, If.NOT_ZERO)
+    flag(u, AND, "times", REFUSED, If.NOT_ZERO)
     checked(u, Unit.ARRAY, Cause.TOO_LARGE)
     u(OR, "n", "ARRAY.W_ADDR", "ARRAY.W_BYTES")
     flag(u, AND, "n", MICROCODED_WORD - 1, If.NOT_ZERO)

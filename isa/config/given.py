@@ -20,6 +20,7 @@ MAX_STRIPE, DEFAULT_STRIPE = 64, 32
 MAX_VECTOR_LANES, ROW_VECTOR_LANES = 32, 16
 """The second where softmax or norm are built, whose sums of a row are trees over the lanes, and by default."""
 MAX_BANKS = 32
+MAX_KERNEL_ROWS = 3
 DEFAULT_SRAM, DEFAULT_BANKS = 256 << 10, 8
 """The most SRAM that fits an ECP5-85F beside the default array; 16 banks would take 128 block RAMs more."""
 MAX_PARAMETERS = 15
@@ -228,12 +229,16 @@ class Given(TypedDict, total=False):
     outstanding: Annotated[int, Parameter("bursts in flight per direction", 1, 16, 4, "bursts in flight")]
     memory: Any
     depthwise: Annotated[str, Parameter("depthwise layers", default="native", kind=one_of(DEPTHWISE))]
+    kernel_rows: Annotated[
+        int | None, Parameter("rows of a depthwise kernel at once; a buffer keeps the input's", 1, MAX_KERNEL_ROWS)
+    ]
 
 
 MICROCODED: Given = {
     "pixel_lanes": 1,
     "stripe": 1,
     "requant_lanes": 1,
+    "kernel_rows": 1,
     "bus": 32,
     "outstanding": 1,
     "matmul": False,

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import isqrt
+from math import gcd, isqrt
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -20,6 +20,7 @@ from dovetail.isa.config.given import (
     ARRAY_LANES,
     DEFAULT_BANKS,
     DEFAULT_STRIPE,
+    MAX_KERNEL_ROWS,
     MAX_LANES,
     MAX_PE,
     MAX_STRIPE,
@@ -40,10 +41,18 @@ from dovetail.isa.config.presets import PRESETS
 PAIR_STEPS = 8
 """Bytes between two pixels whose input one read has: 0 to one less than this."""
 
+RECORD_BYTES = 16
+"""Bytes of a requantisation record."""
+
 COLUMN_TAPS = 3
 """Kernel columns of a depthwise convolution where a word has several columns of the input."""
 MAX_COLUMNS = 4
 """The most columns of the input that a word of a depthwise convolution has."""
+
+ROW_KERNELS = (3, 5)
+"""Kernel columns of a depthwise convolution that takes several kernel rows at once."""
+ROW_STEPS = 2
+"""The most steps of such a convolution: the row buffer has room for a line's words of so many."""
 
 
 def _power_of_two(n: int) -> bool:
@@ -115,6 +124,7 @@ class Config:
     requant_lanes: int
     vector_lanes: int
     depthwise: str
+    kernel_rows: int
     bus: int
     outstanding: int
     matmul: bool
@@ -156,6 +166,10 @@ class Config:
             names = "ic_lanes * oc_lanes" + " * pixel_lanes" * (self.pixel_lanes > 1)
             raise ConfigError(f"{names} must be at most {MAX_PE}, not {products}")
         settle("stripe", DEFAULT_STRIPE * self.pixel_lanes, MAX_STRIPE * self.pixel_lanes)
+        rows = max(1, min(self.ic_lanes // ROW_KERNELS[0], MAX_KERNEL_ROWS))
+        settle("kernel_rows", 1 if self.serial else rows, rows)
+        if not self.depth_conv:
+            put(kernel_rows=1)
         results = self._depthwise_results() if self.depth_conv else 1
         most = self.acc_lanes if self.depth_conv else self.oc_lanes
         settle("requant_lanes", max(min(ceil_div(products, 16), self.oc_lanes), results), most)
@@ -192,8 +206,9 @@ class Config:
 
     def _depthwise_results(self) -> int:
         """Requantiser lanes with which a depthwise kernel of 3 x 3 does not wait for them: a row of accumulators takes
-        three cycles, or as many more as its rows take steps. Convolutions take a set at a time, in equal parts."""
-        cycles = 3 * ceil_div(3, self.ic_lanes)
+        a cycle for each step. Where all of the kernel is one they would be too many: there it may wait for a second
+        cycle. Convolutions take a set at a time, in equal parts."""
+        cycles = max(ceil_div(3, self.kernel_rows) * ceil_div(3, self.ic_lanes), 2)
         of_set = cycles // self.pixel_lanes
         return ceil_div(self.oc_lanes, of_set) if of_set else ceil_div(self.acc_lanes, cycles)
 
@@ -325,6 +340,16 @@ class Config:
         return ceil_div(taps * self.oc_lanes, self.word_bytes)
 
     @property
+    def stripe_buffers(self) -> int:
+        """Buffers of accumulators: one fills while others drain. All of them have 2 x MAX_STRIPE rows."""
+        return 4 if 2 * self.stripe_rows <= MAX_STRIPE else 2
+
+    @property
+    def line_words(self) -> int:
+        """Words of the input, per step, that the row buffer has room for: those of a stripe, and a power of two."""
+        return 1 << (self.stripe_rows + 7).bit_length()
+
+    @property
     def stripe_rows(self) -> int:
         """Rows of accumulators that a stripe may take: each of pixel_lanes x oc_lanes sums."""
         return ceil_div(self.stripe, self.pixel_lanes)
@@ -337,9 +362,15 @@ class Config:
         """Channels of a pixel of a depthwise convolution that leave together: a row of accumulators, as int32 a set."""
         return self.oc_lanes if int32 else self.acc_lanes
 
+    @property
+    def records_at_once(self) -> int:
+        """Requantisation records of a read: those of a word, or fewer, so that they go side by side to the lanes of the
+        requantiser."""
+        return gcd(self.word_bytes // RECORD_BYTES, self.requant_lanes, self.oc_lanes)
+
     def param_rows(self, lanes: int) -> int:
         """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""
-        return ceil_div(16 * lanes, self.word_bytes)
+        return ceil_div(RECORD_BYTES * lanes, self.word_bytes)
 
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
 from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -24,6 +24,9 @@ ROW_ELEMENTS = 4096
 
 MAX_SLIDE = 2
 """The most kernel columns from an output pixel to the next that a depthwise convolution can slide by."""
+
+MAX_SKIP = 4
+"""The most lines from one with results to the next, of a depthwise convolution with several kernel rows at once."""
 
 Region = tuple[int, int]
 """(SRAM byte address, bytes)."""
@@ -188,15 +191,40 @@ def input_blocks(op: Op, view: View) -> int:
     return 1 if INSTRUCTIONS[op].depthwise else view["KC", "blocks"]
 
 
-def taps_at_once(config: Config, op: Op, view: View) -> int:
+def rows_of(op: Op, view: View) -> int:
+    """Kernel rows of a step of a depthwise convolution; 1 for other operations."""
+    return 1 + view["MODE", "rows"] if INSTRUCTIONS[op].depthwise else 1
+
+
+def skip_of(op: Op, view: View) -> int:
+    """Lines from one with results to the next one of a depthwise convolution; 1 for other operations."""
+    return 1 + view["MODE", "skip"] if INSTRUCTIONS[op].depthwise else 1
+
+
+def lines_of(op: Op, view: View) -> int:
+    """Lines of an ARRAY operation, with those that have no results: before the first one its kernel's other rows."""
+    return (view["TILE", "height"] - 1) * skip_of(op, view) + rows_of(op, view)
+
+
+def longest_line(config: Config, slide: int) -> int:
+    """Output pixels of a line, at most, for whose words there is room in the row buffer."""
+    return config.line_words // 2 - 2 if slide > 1 else config.stripe_rows
+
+
+def columns_at_once(config: Config, op: Op, view: View) -> int:
     """Taps of a kernel row that are multiplied in one step of an ARRAY operation: the input lanes of a depthwise
     convolution carry them."""
     return min(config.ic_lanes, view["GEOMETRY", "kw"]) if INSTRUCTIONS[op].depthwise else 1
 
 
+def taps_at_once(config: Config, op: Op, view: View) -> int:
+    """Taps that are multiplied in one step of an ARRAY operation, of all of its kernel rows."""
+    return rows_of(op, view) * columns_at_once(config, op, view)
+
+
 def kernel_columns(config: Config, op: Op, view: View) -> int:
     """Kernel columns that the steps of an ARRAY operation cover: as many taps in every one."""
-    return round_up(view["GEOMETRY", "kw"], taps_at_once(config, op, view))
+    return round_up(view["GEOMETRY", "kw"], columns_at_once(config, op, view))
 
 
 def weight_sets(config: Config, op: Op, view: View) -> int:
@@ -205,7 +233,7 @@ def weight_sets(config: Config, op: Op, view: View) -> int:
     if row.matrix:
         return 0
     if row.depthwise:
-        steps = view["GEOMETRY", "kh"] * kernel_columns(config, op, view) // taps_at_once(config, op, view)
+        steps = view["GEOMETRY", "kh"] * kernel_columns(config, op, view) // columns_at_once(config, op, view)
         return steps * sets_of(op, view)
     return view.taps * view["KC", "blocks"]
 
@@ -257,15 +285,30 @@ def _sets(config: Config, op: Op, view: View) -> int:
         return 0
     if config.serial and (view["MODE", "pairs"] or view["MODE", "columns"]):
         return 0
+    has_rows = _has_rows(config, op, view)
     if (columns := columns_of(config, op, view)) == 1:
-        return 1 if view["MODE", "extra"] else config.depthwise_sets
+        return has_rows * (1 if view["MODE", "extra"] else config.depthwise_sets)
     # A word is full of columns, of one pixel each or two of one, and the next pixels begin in the next word.
     fits = columns <= config.word_columns and view["MODE", "slide"] == 1 and not view["MODE", "extra"]
     full = view["KX_STEP"] == config.acc_lanes
     if columns == 2 and config.has_wide_words:
         full |= view["KX_STEP"] == 2 * config.acc_lanes
     full &= (sets_of(op, view) == config.pixel_lanes) & (view["GEOMETRY", "kw"] == COLUMN_TAPS)
-    return config.pixel_lanes * (fits & full)
+    return config.pixel_lanes * (has_rows & fits & full)
+
+
+def _has_rows(config: Config, op: Op, view: View) -> bool:
+    """Whether a depthwise convolution may have the kernel rows of its MODE in a step: all of their taps have an input
+    lane, a line is a stripe, and the row buffer has room for its words."""
+    rows, skip, slide, kw = rows_of(op, view), view["MODE", "skip"], view["MODE", "slide"], view["GEOMETRY", "kw"]
+    if rows == 1:
+        return not skip
+    if rows > config.kernel_rows or not slide or view["MODE", "accumulate"] or view["MODE", "extra"]:
+        return False
+    lanes = [columns for columns in ROW_KERNELS if rows * columns <= config.ic_lanes]
+    fits = sum((kw == columns) for columns in lanes) > 0
+    fits &= (view["GEOMETRY", "kh"] <= ROW_STEPS) & (view["TILE", "width"] <= view["STRIPE", "pixels"])
+    return fits & (view["TILE", "width"] <= longest_line(config, slide))
 
 
 def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]:

@@ -108,7 +108,8 @@ CAUSE_DOC: dict[Cause, str] = {
     Cause.TOO_LARGE: "STRIPE above the accumulator depth, a last block larger than the lanes, a group above the weight"
     " sets, a slide above 2, a channel multiplier above the lanes or together with a group, a row of NORM"
     " or SOFTMAX above 4,096 channels, pairs of pixels that a"
-    " read cannot have or that a row or a stripe parts, or columns that a word cannot have or that do not fill it",
+    " read cannot have or that a row or a stripe parts, columns that a word cannot have or that do not fill it, or"
+    " what several kernel rows at once cannot have",
     Cause.ALIGNMENT: "the weight stream's address or length is not a multiple of the SRAM word",
     Cause.SRAM_RANGE: "a region does not lie inside the SRAM",
     Cause.BANK_CONFLICT: "a bank port that the instruction needs is in use by another unit, or twice by itself",
@@ -609,6 +610,8 @@ ARRAY = (
                 2,
                 "DEPTH_CONV with pixel lanes: a word has so many input columns beside each other, as a power of two",
             ),
+            Field("rows", 13, 2, "DEPTH_CONV: lines before its own whose input a line sees, too"),
+            Field("skip", 15, 2, "DEPTH_CONV with `rows`: lines without results between two with results"),
         ),
     ),
     ("B_ADDR", "MAT_MUL: SRAM byte address of the matrix", ()),

@@ -3,14 +3,14 @@
 The array's loops cut time into windows, see ``hw.array.loops``. The first only loads weights. Then every step (ky, kx,
 group of input blocks) of every stripe has one: as long as its pixels, the weights of the next step, the records of a
 block in the block's first, and ACCUMULATE demand. Old int32 values pass in windows of their own before the stripe's
-steps. The results of a stripe drain through the requantiser while the next stripe runs in the other accumulator buffer.
+steps. The results of a stripe drain through the requantiser while the next stripes run in other accumulator buffers.
 
 With pixel lanes, that many pixels pass together. A window holds the weights of several input blocks. Of each pixel it
 reads the bytes that all of these need at once, a cycle per pixel, or per two of them with MODE.pairs; then the pixels
 meet the weights of one block per cycle. While they do, the next pixels are read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -30,7 +30,7 @@ point, clamp.
 
 ACCUMULATE = 3
 """Least cycles from the end of a visit of an accumulator to the next: a window has no fewer. A visit is a cycle, or
-with pixel lanes as many as there are blocks in a step."""
+with pixel lanes as many as there are blocks in a step. Pixels that pass at once, all of a stripe, are visited once."""
 
 RADIX = 4
 """Values that one stage of an adder tree sums up."""
@@ -72,6 +72,8 @@ class Machine(NamedTuple):
     to_accumulator: int
     word_bytes: int
     weight_rows: int
+    buffers: int
+    records_at_once: int
 
 
 @lru_cache(maxsize=64)
@@ -84,6 +86,8 @@ def machine_of(config: Config) -> Machine:
         to_accumulator(config),
         config.word_bytes,
         config.weight_rows,
+        config.stripe_buffers,
+        config.records_at_once,
     )
 
 
@@ -113,9 +117,9 @@ class Free(NamedTuple):
 
 NOTHING = Free()
 
-State = tuple[int, int]
-"""Between two stripes, in cycles from now: when the accumulators for the next stripe are free (0 if they are), and when
-the drain is. Those for the stripe after it are free one cycle later than the drain."""
+State = tuple[int, ...]
+"""Between two stripes, of as many stripes as there are accumulator buffers when they have drained, the oldest first, in
+cycles from now; what no longer matters is negative. The accumulators are free one cycle later."""
 Advance = Callable[[State], tuple[int, State]]
 """Cycles that something takes, and the state behind it."""
 
@@ -130,14 +134,29 @@ class Stripe:
     out: int
 
     def __call__(self, state: State) -> tuple[int, State]:
-        end, drained = state
+        oldest, *others, latest = state
+        end = max(oldest + 1, 0)
         if self.old:
-            end = max(end, drained + SETTLE) + self.old
+            end = max(end, latest + SETTLE) + self.old
         end += self.work
-        left = drained - end
-        if left < self.fill:
-            return end, (left + 1 if left >= 0 else 0, self.fill + self.out)
-        return end, (left + 1, left + self.out)
+        drained = max(latest - end, self.fill) + self.out
+        return end, (*_since(others, end), max(latest - end, -1), drained)
+
+
+@dataclass(slots=True)
+class Dry:
+    """``work`` cycles of windows that leave the accumulators alone."""
+
+    work: int
+
+    def __call__(self, state: State) -> tuple[int, State]:
+        *others, latest = state
+        return self.work, (*_since(others, self.work), max(latest - self.work, -SETTLE))
+
+
+def _since(drained: Sequence[int], time: int) -> Iterator[int]:
+    """When all but the latest stripe have drained, from ``time`` on."""
+    return (max(end - time, -1) for end in drained)
 
 
 def in_turn(parts: Sequence[tuple[Advance, int]]) -> Advance:
@@ -154,18 +173,24 @@ def in_turn(parts: Sequence[tuple[Advance, int]]) -> Advance:
 
 
 def of_widths(
-    start: int, block: Callable[[int, int], Advance], lanes: int, shorter: int, widths: Sequence[tuple[int, int]]
+    start: int,
+    buffers: int,
+    block: Callable[[int, int], Advance],
+    lanes: int,
+    shorter: int,
+    widths: Sequence[tuple[int, int]],
 ) -> tuple[int, ...]:
     """Cycles of instructions of such (blocks, last), in ascending order. The first stripe begins in cycle ``start``;
-    ``block(channels, less)`` is a block the last window of which is ``less`` cycles shorter, as the very last one's is
-    by ``shorter``."""
+    there are so many ``buffers`` of accumulators. ``block(channels, less)`` is a block the last window of which is
+    ``less`` cycles shorter, as the very last one's is by ``shorter``."""
     whole = cache(block(lanes, 0))
     ending = cache(lambda channels, state: block(channels, shorter)(state))
-    time, state, passed, found = start, (0, -SETTLE), 0, []
+    time, passed, found = start, 0, list[int]()
+    state: State = (*[-1] * (buffers - 1), -SETTLE)
     for blocks, last in widths:
         elapsed, state = repeat(whole, state, blocks - 1 - passed)
         time, passed = time + elapsed, blocks - 1
-        elapsed, (_, drained) = ending(last, state)
+        elapsed, (*_, drained) = ending(last, state)
         found.append(time + elapsed + drained + DRAIN)
     return tuple(found)
 
@@ -212,6 +237,11 @@ def group_reads(pixel_lanes: int, *, pairs: bool) -> int:
     return pixel_lanes // (1 + pairs)
 
 
+def least_window(several: bool, visit: int) -> int:
+    """Cycles of a window at least; ``several``: more pixels than pass at once, so accumulators are visited again."""
+    return visit - 1 + ACCUMULATE if several else max(visit, ACCUMULATE)
+
+
 @lru_cache(maxsize=65536)
 def array_durations(
     machine: Machine,
@@ -235,13 +265,19 @@ def array_durations(
     stripes = -(-pixels // stripe)
     rest = pixels - (stripes - 1) * stripe
     size = stripe if stripes > 1 else pixels
-    rows, reads = (0, 0) if free.weights else (rows, lanes)  # reads of records
+    rows, reads = (0, 0) if free.weights else (rows, lanes // machine.records_at_once)  # reads of records
 
     def window(pixels: int, visit: int, loads: int) -> int:
-        """Cycles of a window: of pixels, each accumulator of which is visited for so many cycles, and of reads."""
+        """Cycles of a window: of pixels, each of which meets so many blocks, and of reads."""
         if free.steps:
             return loads
-        return max(-(-pixels // together) * max(share, visit), visit - 1 + ACCUMULATE, loads)
+        return max(-(-pixels // together) * max(share, visit), least_window(pixels > together, visit), loads)
+
+    def old_values(pixels: int) -> int:
+        """Cycles of a window of old values, one after the other to each pixel lane."""
+        if free.steps:
+            return 0
+        return max(-(-pixels // together) * max(share, together), least_window(True, together))
 
     before, last = steps_of_tap(kc, group)
     first = group if before else last
@@ -254,8 +290,7 @@ def array_durations(
     follows = first if before != 1 else last  # blocks of the second step
     usual = window(size, first, rows * follows)
     records = max(usual, rows * follows + reads) - usual  # longer first window of a block
-    visit = together if together > 1 else 1
-    old, old_rest = words * window(size, visit, 0), words * window(rest, visit, 0)
+    old, old_rest = words * old_values(size), words * old_values(rest)
     whole_stripe, rest_stripe = work(size), work(rest)
 
     def block(channels: int, shorter: int) -> Advance:
@@ -273,4 +308,4 @@ def array_durations(
     else:
         shorter = window(rest, last, rows * first) - window(rest, last, 0)
     start = CHECK + 1 + (rows * first if free.steps else max(rows * first, ACCUMULATE))
-    return of_widths(start, block, lanes, shorter, widths)
+    return of_widths(start, machine.buffers, block, lanes, shorter, widths)

@@ -12,6 +12,9 @@ input column:
 - With MODE.columns a word has several columns, and a pixel slides by a word and sees two of them. Of few channels the
   pixel lanes take several pixels, which are one here.
 
+With MODE.rows a step has several kernel rows: a line reads the last one's words, those of the others come from the row
+buffer. Lines that only fill it are *dry*: their windows are as long as others, but nothing is added up.
+
 A pixel takes a *slot* of time: as many cycles as it reads words, and at least one per visit. At its end the words that
 it has read move to the operands of the multipliers; there they meet the weights of a visit per cycle, while the next
 pixel reads. Every visit has a row of accumulators of its own. All else is as in :mod:`dovetail.isa.timing.array`.
@@ -24,7 +27,7 @@ from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.timing.array import ACCUMULATE, NOTHING, Advance, Free, Stripe, in_turn, of_widths, tree_stages
+from dovetail.isa.timing.array import ACCUMULATE, NOTHING, Advance, Dry, Free, Stripe, in_turn, of_widths, tree_stages
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 
@@ -40,14 +43,17 @@ def to_accumulator(config: Config, visits: int) -> int:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """What the cycles of an instruction depend on but for its output: ``taps`` of a kernel row at once, ``rows`` words
-    of a weight set, ``sets`` of a block in ``visits``, ``slide`` (0: no sliding), channels of a block (``lanes``). A
-    write ends with ``span`` channels at the latest. The first pixel of a window reads ``words``."""
+    """What the cycles of an instruction depend on but for its output: ``taps`` at once, ``rows`` words of a weight set,
+    ``sets`` of a block in ``visits``, ``slide`` (0: no sliding), channels of a block (``lanes``). A write ends with
+    ``span`` channels at the latest. The first pixel of a window reads ``words``. ``before`` a block's first line with
+    results are so many dry ones, and ``between`` two lines with results."""
 
     pixel_lanes: int
     oc_lanes: int
     requant_lanes: int
     word_bytes: int
+    buffers: int
+    records_at_once: int
     fill: int
     taps: int
     steps: int
@@ -58,6 +64,8 @@ class Depthwise:
     lanes: int
     span: int
     words: int
+    before: int
+    between: int
 
     @classmethod
     def of(
@@ -71,29 +79,37 @@ class Depthwise:
         multiplier: int = 1,
         int32: bool = False,
         columns: int = 1,
+        rows: int = 1,
+        skip: int = 1,
     ) -> "Depthwise":
-        """Of kernels of kh x kw taps, ``multiplier`` output channels per input channel, ``columns`` in a word."""
-        taps, visits = min(config.ic_lanes, kw), config.depthwise_visits(sets)
+        """Of kernels of kh steps of ``rows`` x kw taps, ``multiplier`` output channels per input channel, ``columns``
+        in a word. Every ``skip``-th line has results."""
+        across, visits = min(config.ic_lanes, kw), config.depthwise_visits(sets)
+        taps = rows * across
         return cls(
             config.pixel_lanes,
             config.oc_lanes,
             config.requant_lanes,
             config.word_bytes,
+            config.stripe_buffers,
+            config.records_at_once,
             to_accumulator(config, visits) - 1,
             taps,
-            kh * ceil_div(kw, taps),
+            kh * ceil_div(kw, across),
             config.depthwise_rows(taps),
             sets,
             visits,
             slide,
             sets * config.oc_lanes - sets * config.oc_lanes % multiplier,
             config.depthwise_span(int32=int32),
-            WORDS_OF_COLUMNS if columns > 1 else taps,
+            WORDS_OF_COLUMNS if columns > 1 else across,
+            rows - 1,
+            skip - 1,
         )
 
     def passing(self, pixels: int) -> int:
         """Cycles in which the pixels of a stripe pass in a window."""
-        return max(self.words, self.visits) + (pixels - 1) * max(self.slide or self.taps, self.visits)
+        return max(self.words, self.visits) + (pixels - 1) * max(self.slide or self.words, self.visits)
 
     def writes(self, channels: int) -> int:
         """Writes of a pixel's results."""
@@ -126,16 +142,27 @@ def depthwise_duration(
     int32: bool = False,
     multiplier: int = 1,
     columns: int = 1,
+    rows: int = 1,
+    skip: int = 1,
     free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``height`` x ``width`` output pixels, ``stripe`` of them at a time, ``blocks`` of output channels with ``last``
-    channels in the last. ``sets``, ``slide`` and ``columns`` as of :class:`Depthwise`. ``free``: see
-    :class:`~dovetail.isa.timing.array.Free`.
+    channels in the last. ``sets``, ``slide``, ``columns``, ``rows`` and ``skip`` as of :class:`Depthwise`. ``free``:
+    see :class:`~dovetail.isa.timing.array.Free`.
     """
     machine = Depthwise.of(
-        config, kh=kh, kw=kw, sets=sets, slide=slide, multiplier=multiplier, int32=int32, columns=columns
+        config,
+        kh=kh,
+        kw=kw,
+        sets=sets,
+        slide=slide,
+        multiplier=multiplier,
+        int32=int32,
+        columns=columns,
+        rows=rows,
+        skip=skip,
     )
     (cycles,) = depthwise_durations(
         machine, height=height, width=width, stripe=stripe, widths=((blocks, last),), accumulate=accumulate, free=free
@@ -156,7 +183,8 @@ def depthwise_durations(
 ) -> tuple[int, ...]:
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
     least = 0 if free.steps else ACCUMULATE
-    loads, reads = (0, 0) if free.weights else (machine.sets * machine.rows, machine.sets * machine.oc_lanes)
+    records = machine.oc_lanes // machine.records_at_once  # reads of them, of a set
+    loads, reads = (0, 0) if free.weights else (machine.sets * machine.rows, machine.sets * records)
     words = machine.sets * ceil_div(4 * machine.oc_lanes, machine.word_bytes) if accumulate else 0
     together = machine.pixel_lanes
 
@@ -168,12 +196,17 @@ def depthwise_durations(
         old = 0 if free.steps else max(ceil_div(pixels, together) * together, together - 1 + ACCUMULATE)
         return _Pass(pixels, window, machine.steps * window, words * old)
 
-    # Stripes of an output row, and those of all rows but for the very first and the very last of a block.
+    # Stripes of a line, and those of all lines but for the very first and the very last of a block.
     many, rest = divmod(width, stripe)
     row = [(kind(stripe), many)] * (many > 0) + [(kind(rest), 1)] * (rest > 0)
     first, final = row[0][0], row[-1][0]
     records = max(first.window, loads + reads) - first.window  # longer first window of a block
     single = height * (many + (rest > 0)) == 1
+    before, between = machine.before, machine.between
+
+    def dry(lines: int, more: int = 0) -> list[tuple[Advance, int]]:
+        """So many dry lines, each of which is a stripe."""
+        return [*[(Dry(first.work + more), 1)] * (more > 0), (Dry(first.work), lines - (more > 0))]
 
     def block(channels: int, shorter: int) -> Advance:
         writes = 0 if free.results else machine.writes(channels)
@@ -184,6 +217,12 @@ def depthwise_durations(
         def stripes(row: Sequence[tuple[_Pass, int]]) -> Advance:
             return in_turn([(stripe_of(one), count) for one, count in row])
 
+        if before:
+            begins = [*dry(before, records), (stripe_of(first, -shorter * (height == 1)), 1)]
+            if height == 1:
+                return in_turn(begins)
+            line = in_turn([*dry(between), (stripe_of(first), 1)])
+            return in_turn([*begins, (line, height - 2), *dry(between), (stripe_of(first, -shorter), 1)])
         if single:
             return stripe_of(first, records - shorter)
         parts: list[tuple[Advance, int]] = [(stripe_of(first, records), 1)]
@@ -195,11 +234,12 @@ def depthwise_durations(
         return in_turn(parts)
 
     # No weights load in the very last window.
-    if single and machine.steps == 1:
+    if single and machine.steps == 1 and not before:
         shorter = first.window + records - max(passing(first.pixels), reads, least)
     else:
         shorter = final.window - max(passing(final.pixels), least)
-    return of_widths(CHECK + 1 + max(loads, least), block, machine.lanes, shorter, widths)
+    start = CHECK + 1 + max(loads, least)
+    return of_widths(start, machine.buffers, block, machine.lanes, shorter, widths)
 
 
 def _without(row: Sequence[tuple[_Pass, int]], which: int) -> list[tuple[_Pass, int]]:

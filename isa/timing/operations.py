@@ -28,8 +28,10 @@ from dovetail.isa.instructions.checks import (
     multiplier_of,
     pairs_of,
     regions,
+    rows_of,
     sets_of,
     share_byte,
+    skip_of,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, PAGE_BYTES, REGISTERS, Cause, Op, Unit, unit_of
 from dovetail.isa.timing.array import NOTHING, Free, array_duration, array_durations, matrix_reads
@@ -149,6 +151,8 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
             int32=bool(view["MODE", "int32"]),
             multiplier=multiplier_of(op, view),
             columns=columns_of(config, op, view),
+            rows=rows_of(op, view),
+            skip=skip_of(op, view),
             free=free,
         )
     reads = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"])) if row.matrix else 0

@@ -33,7 +33,8 @@ class ConvLayer:
     weights of a depthwise layer that are held at the same time. ``pairs``: a read has the input of two pixels, see
     :meth:`computed`. ``columns``: of the input, that a word of a depthwise layer has beside each other. ``beside``:
     pixels that are one to the array then, which has all of their channels. ``down``: of a depthwise layer, the array
-    goes along columns: its rows are columns of the plane and of the kernel. ``inside``: of a product, all of its matrix
+    goes along columns: its rows are columns of the plane and of the kernel. ``rows``: of the kernel of a depthwise
+    layer, that are taken at once; lines are not longer than a stripe then. ``inside``: of a product, all of its matrix
     is in SRAM.
     """
 
@@ -62,6 +63,7 @@ class ConvLayer:
     columns: int = 1
     beside: int = 1
     down: bool = False
+    rows: int = 1
     inside: bool = False
 
     @property
@@ -95,9 +97,9 @@ class ConvLayer:
 
     @property
     def taps(self) -> tuple[int, int]:
-        """(kh, kw) as the instruction walks them: one column when packed."""
+        """(kh, kw) as the instruction walks them: one column when packed, several rows at once."""
         height, width = self.turned(*self.kernel)
-        return height, 1 if self.packed else width
+        return ceil_div(height, self.rows), 1 if self.packed else width
 
     def turned(self, of_rows: Count, of_columns: Count) -> tuple[Count, Count]:
         """What belongs to the plane's rows and columns, as to those of the array."""
@@ -120,6 +122,12 @@ class ConvLayer:
         (_, stride), (_, dilation) = self.turned(*self.stride), self.turned(*self.dilation)
         columns, rest = divmod(stride, dilation or stride + 1)
         return 0 if rest or columns > MAX_SLIDE else columns
+
+    @property
+    def skip(self) -> int:
+        """Lines from one with results to the next, if several kernel rows are taken at once: they are as far apart as
+        these."""
+        return 1 if self.rows == 1 else self.turned(*self.stride)[0] // self.turned(*self.dilation)[0]
 
     def pixels_together(self, config: Config) -> int:
         """Pixels whose sums share a row of accumulators."""
@@ -185,7 +193,7 @@ class ConvLayer:
     def _weight_words(self, config: Config, kh: int, kw: int) -> int:
         """SRAM words of a depthwise block's weights for a kernel."""
         taps = min(config.ic_lanes, kw)
-        return kh * ceil_div(kw, taps) * self.sets * config.depthwise_rows(taps)
+        return kh * ceil_div(kw, taps) * self.sets * config.depthwise_rows(taps * self.rows)
 
     def repeated(self, block: int, in_channels: int) -> list[bool]:
         """Whether taps are repeated, per block of so many output channels. In a pass of some input channels all are, as

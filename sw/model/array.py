@@ -18,7 +18,9 @@ from dovetail.isa.instructions.checks import (
     kernel_columns,
     lanes_of,
     multiplier_of,
+    rows_of,
     sets_of,
+    skip_of,
     taps_at_once,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
@@ -50,8 +52,9 @@ class _Plan:
         self.columns = kernel_columns(config, op, r)
         self.slide = r["MODE", "slide"] if self.depthwise else 0
         self.beside = columns_of(config, op, r)
+        self.rows, self.skip = rows_of(op, r), skip_of(op, r)
         self.shape = Shape(
-            r["GEOMETRY", "kh"] * self.columns if self.matrix is None else 0,
+            r["GEOMETRY", "kh"] * self.rows * self.columns if self.matrix is None else 0,
             input_blocks(op, r),
             r["BLOCKS", "count"],
             lanes,
@@ -81,7 +84,14 @@ class _Plan:
         """The walk that reads the first ``channels`` bytes per tap."""
         if channels not in self._windows:
             window = Window(
-                self.config, self.registers, channels, columns=self.columns, slide=self.slide, beside=self.beside
+                self.config,
+                self.registers,
+                channels,
+                columns=self.columns,
+                slide=self.slide,
+                beside=self.beside,
+                rows=self.rows,
+                skip=self.skip,
             )
             self._windows[channels] = window
         return self._windows[channels]

@@ -23,8 +23,9 @@ _OFFSETS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_
 
 class Window:
     """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap. Of a depthwise
-    convolution, the kernel ``columns`` that its steps cover, the ``slide`` of its MODE, and the columns of the input
-    ``beside`` each other in a word.
+    convolution, the kernel ``columns`` that its steps cover, the ``slide`` of its MODE, the columns of the input
+    ``beside`` each other in a word, the kernel ``rows`` of a step, and the lines from one with results to the next
+    (``skip``).
 
     Attributes
     ----------
@@ -47,6 +48,8 @@ class Window:
         columns: int = 0,
         slide: int = 0,
         beside: int = 1,
+        rows: int = 1,
+        skip: int = 1,
     ) -> None:
         r = registers
         self.modulus = 1 << config.offset_bits
@@ -60,13 +63,25 @@ class Window:
         if slide:
             self.x_step = slide * self.kx_step % self.modulus
         self.kx_step //= beside
+        self.lines, self.skip = rows, skip
+        self.kh *= rows
+        if rows > 1 and (self.kh == rows or self._in_line()):
+            # The kernel's rows are as far apart as lines.
+            self.dilation, self.ky_step, self.lines = self.stride, self.y_step, 1
         self.rows, self.row_bytes, self.top, self.left = offsets[5:]
         self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.
+        if self.lines == 1:
+            self.stride, self.y_step, self.skip = self.stride * skip, self.y_step * skip % self.modulus, 1
         self.image_rows = (self.height - 1) * self.stride + (self.kh - 1) * self.dilation + 1
         reach = (self.width - 1) * self.x_step + (self.kw - 1) * self.kx_step + channels * item
         self.image_columns = max(reach, self.width * self.x_step) if self.kw == 1 else reach
-        self.regular = self._find_rectangle(reach)
+        self.regular = self.lines == 1 and self._find_rectangle(reach)
+
+    def _in_line(self) -> bool:
+        """Whether a step's kernel rows follow those of the step before it."""
+        bytes_, rows = self.lines * self.y_step % self.modulus, self.lines * self.stride
+        return bytes_ == self.ky_step and rows == self.dilation
 
     def _pitch(self) -> int | None:
         """Bytes between input rows, when there is one such number."""
@@ -141,9 +156,11 @@ class Window:
         y = np.arange(self.height, dtype=np.int64)[:, None, None]
         x = np.arange(self.width, dtype=np.int64)[None, :, None]
         k = np.arange(self.channels, dtype=np.int64)[None, None, :] * self.item
-        row = (y * self.stride + ky * self.dilation - self.top) % self.modulus
+        step, line = divmod(ky, self.lines)
+        y = y * self.skip + line
+        row = (y * self.stride + step * self.dilation - self.top) % self.modulus
         col = (x * self.x_step + kx * self.kx_step - self.left + k) % self.modulus
-        offset = y * self.y_step + ky * self.ky_step + self.origin + x * self.x_step + kx * self.kx_step + k
+        offset = y * self.y_step + step * self.ky_step + self.origin + x * self.x_step + kx * self.kx_step + k
         offset %= self.modulus
         valid = (row < self.rows) & (col < self.row_bytes)
         return gathered(sram.signed(self.address, self.size), offset, item=self.item, zero=self.zero, valid=valid)

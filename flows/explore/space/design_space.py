@@ -43,8 +43,8 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
 SLOWEST_FIRST = (
     "accelerators", "total_sram", "mode", "inferences", *SHAPE,
     "depthwise", "matmul", "pooling", "elementwise", "activation", "softmax", "norm", "extensions", "parameters",
-    "requant_lanes", "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "memory_model", "read_latency",
-    "write_latency", "beat_cycles", CLOCK.name,
+    "kernel_rows", "requant_lanes", "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "memory_model",
+    "read_latency", "write_latency", "beat_cycles", CLOCK.name,
 )  # fmt: skip
 """The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 

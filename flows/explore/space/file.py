@@ -54,7 +54,7 @@ NEEDS = {
     "study": ("optuna",),
 }
 """Keys of ``[search]`` -> the methods that take them."""
-DEPENDENT = ("lanes", "stripe", "requant_lanes", "banks")
+DEPENDENT = ("lanes", "stripe", "kernel_rows", "requant_lanes", "banks")
 """Settings whose limits follow from others."""
 
 Place = toml_lines.Path

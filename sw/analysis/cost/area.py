@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import ROW_KERNELS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.instructions.table import PAGE_BYTES, TABLE_BYTES
 from dovetail.isa.timing.array import RADIX
@@ -29,7 +29,9 @@ BRAM_BITS = 36
 """Width of a block RAM of up to 512 words; a quarter of a byte enable's 9 bits each."""
 BRAM_ROWS = 512
 DISTRIBUTED_ROWS = 32
-"""Rows of the largest memory of requantisation records, or of a look-up table, that becomes distributed RAM."""
+"""Rows of the largest look-up table that becomes distributed RAM."""
+RECORD_ROWS = 16
+"""The same of the memory of requantisation records."""
 DEEPEST_ROWS = 16 << 10
 """Rows of a block RAM of one bit."""
 ACCUMULATOR_PORTS = 2
@@ -144,6 +146,7 @@ def measured_quantities(config: Config) -> Mapping[str, Mapping[str, int]]:
             "requant_lanes": config.requant_lanes,
             "accumulators": config.acc_lanes,
             "bytes of depthwise words": words * config.depth_conv,
+            "kernel_rows": config.kernel_rows,
         },
     }
     made["control"] = {"parameters": config.parameters}
@@ -203,10 +206,13 @@ def brams(config: Config) -> Mapping[str, int]:
     tables = config.vector_lanes if config.activation and table else 0
     # Of a row of SOFTMAX: a table with two reads at once, and the distances of 4,096 elements.
     tables += config.softmax * (2 * ceil_div(config.vector_lanes, 4) + 2)
+    lines = ceil_div((config.kernel_rows - 1) * 8 * config.depthwise_sets * config.oc_lanes, BRAM_BITS)
+    lines *= ceil_div(ROW_STEPS * config.line_words, BRAM_ROWS)
+    kept = 2 * config.requant_lanes if config.stripe_buffers * records > RECORD_ROWS else 0
     return {
         "control": page,
         "memory": config.banks * bank,
-        "array": accumulators + (2 * config.requant_lanes if 2 * records > DISTRIBUTED_ROWS else 0),
+        "array": accumulators + kept + lines,
         "vector": tables,
     }
 
@@ -284,6 +290,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
     group = 8 * config.weight_sets * config.ic_lanes  # bits of a pixel that are kept for its turn
     lanes, further = config.pixel_lanes, config.pixel_lanes - 1
     slots, channels = _slots(config), 8 * config.oc_lanes * config.depth_conv
+    seen, words = _rows_seen(config)
     operands = held * (config.macs_per_cycle if config.depth_conv else lanes * config.ic_lanes)
     matrix = 8 * config.word_bytes * config.matmul
     lut = {
@@ -300,6 +307,7 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "weight sets": weights * _set_rows(config),
         "depthwise operands": 2 * held * config.macs_per_cycle * config.depth_conv,
         "depthwise words": channels * (4 + slots * (config.depthwise_sets - 1) * 2 / 3),
+        "kernel rows": 100 * (config.kernel_rows > 1) + seen,
         "matrix": 200 * config.matmul + 3 * matrix,
         "weight bits of a matrix": 1.5 * weights * config.matmul,
     }
@@ -315,9 +323,20 @@ def _array(config: Config) -> tuple[Terms, Terms]:
         "input bits": 8 * config.word_bytes + held * lanes * config.ic_lanes,
         "pixels of a group": group * (further + lanes) * (further > 0),
         "depthwise words": channels * slots * (2 * config.depthwise_sets + 1),
+        "kernel rows": 30 * (config.kernel_rows > 1) + words,
         "matrix": 150 * config.matmul + 2 * matrix,
     }
     return lut, ff
+
+
+def _rows_seen(config: Config) -> tuple[int, int]:
+    """Bits that are chosen from lines before a step's own, and of the registers with these lines' words."""
+    chosen = words = 0
+    for row in range(1, config.kernel_rows):
+        fits = [columns for columns in ROW_KERNELS if (row + 1) * columns <= config.ic_lanes]
+        chosen += sum(fits) * 8 * config.acc_lanes
+        words += 2 * max(fits) * 8 * config.depthwise_sets * config.oc_lanes
+    return chosen, words
 
 
 def _slots(config: Config) -> int:

@@ -8,19 +8,20 @@ from operator import itemgetter
 import numpy as np
 
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div, round_up
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import RECORD_BYTES, Config
 from dovetail.isa.instructions.checks import (
     INDEX,
     View,
     array_lanes,
+    columns_at_once,
     columns_of,
     input_blocks,
     kernel_columns,
     lanes_of,
+    lines_of,
     multiplier_of,
     pairs_of,
     sets_of,
-    taps_at_once,
     weight_rows,
     weight_sets,
 )
@@ -45,8 +46,6 @@ from dovetail.sw.analysis.cost.accesses import Image, Lanes, Offsets, bus_use
 
 Counts = dict[str, int]
 Registers = tuple[int, ...]
-
-RECORD_BYTES = 16
 
 _IDLE = {
     Unit.ARRAY: {"IN_ADDR", "W_ADDR", "OUT_ADDR", "B_ADDR", "B_BYTES", "B_STEP", "QUANT"},
@@ -85,23 +84,23 @@ def counts_of(config: Config, op: Op, registers: Registers) -> Counts:
     return _transfer(config, unit, view)
 
 
-def _window_reads(offsets: Offsets, view: View, kh: int, column: np.ndarray, lanes: Lanes) -> int:
-    """Reads of the window walk, at these offsets of each row."""
+def _window_reads(offsets: Offsets, view: View, lines: int, kh: int, column: np.ndarray, lanes: Lanes) -> int:
+    """Reads of the window walk over so many lines, at these offsets of each row."""
     names = ("IN_ROWS", "ROW_BYTES", "PAD_TOP", "PAD_LEFT")
     image = Image(*(view[name] % offsets.modulus for name in names))
-    height, geometry = view["TILE", "height"], (view["GEOMETRY", "stride_y"], view["GEOMETRY", "dilation_y"])
-    # Per output row and kernel row, the number of the input row and its offset.
-    number = offsets.grid((height, geometry[0]), (kh, geometry[1]))
-    row = offsets.grid((height, view["Y_STEP"]), (kh, view["KY_STEP"]))
+    geometry = view["GEOMETRY", "stride_y"], view["GEOMETRY", "dilation_y"]
+    # Per line and kernel row, the number of the input row and its offset.
+    number = offsets.grid((lines, geometry[0]), (kh, geometry[1]))
+    row = offsets.grid((lines, view["Y_STEP"]), (kh, view["KY_STEP"]))
     return offsets.reads((number, row), column, view["ORIGIN"], image, lanes)
 
 
 def _depthwise(config: Config, op: Op, view: View) -> Counts:
     offsets = Offsets(config.offset_bits)
-    together, sets, slide = taps_at_once(config, op, view), sets_of(op, view), view["MODE", "slide"]
+    together, sets, slide = columns_at_once(config, op, view), sets_of(op, view), view["MODE", "slide"]
     seen = WORDS_OF_COLUMNS if columns_of(config, op, view) > 1 else together  # words of a pixel
     channels = lanes_of(config, op, view)
-    height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
+    lines, width, blocks = lines_of(op, view), view["TILE", "width"], view["BLOCKS", "count"]
     kh, kx = view["GEOMETRY", "kh"], view["KX_STEP"]
     steps = kernel_columns(config, op, view) // together
     lengths = [min(view["STRIPE", "pixels"], width - x) for x in range(0, width, view["STRIPE", "pixels"])]
@@ -115,7 +114,7 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
         words = offsets.grid((width, view["X_STEP"]), (together, kx))
     across = offsets.grid((steps, together * kx), (blocks, channels // multiplier_of(op, view)))
     column = (words[:, None] + across).ravel() % offsets.modulus
-    inputs = _window_reads(offsets, view, kh, column, Lanes(config.input_bytes, 1, view["IN_BYTES"]))
+    inputs = _window_reads(offsets, view, lines, kh, column, Lanes(config.input_bytes, 1, view["IN_BYTES"]))
 
     visits = blocks * view.pixels * config.depthwise_visits(sets) * kh * steps
     old_words = ceil_div(INT32_BYTES * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
@@ -128,7 +127,7 @@ def _depthwise(config: Config, op: Op, view: View) -> Counts:
         "accumulator_visits": accumulates,
         "requantises": view.pixels * writes_ * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words, sets),
-        "sram_read_weights": _stream_reads(config, op, view, height * len(lengths)),
+        "sram_read_weights": _stream_reads(config, op, view, lines * len(lengths)),
         "sram_write_array": written,
     }
 
@@ -144,23 +143,26 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     stripes, rest = divmod(pixels, view["STRIPE", "pixels"])
     # Pixels that pass together, how often that is, and how many input blocks' weights they meet.
     together = config.pixel_lanes
-    passes = stripes * ceil_div(view["STRIPE", "pixels"], together) + ceil_div(rest, together)
+    whole, short = ceil_div(view["STRIPE", "pixels"], together), ceil_div(rest, together)
+    passes = stripes * whole + short
     held = sets_of(op, view)
-    visits = kh * kw * ceil_div(kc, held)
+    # All of a stripe that passes at once stays beside the accumulators from step to step.
+    visits_of = kh * kw * ceil_div(kc, held)
+    visits = stripes * whole * (visits_of if whole > 1 else 1) + short * (visits_of if short > 1 else 1)
 
     # A block of output channels walks over the same window as the one before.
     across = ceil_div(kc, held), held * config.ic_lanes
     shared = 1 + pairs_of(config, op, view)  # pixels of a read
     column = offsets.grid((width // shared, shared * view["X_STEP"]), (kw, view["KX_STEP"]), across)
     window = Lanes(config.input_bytes, 1, view["IN_BYTES"])
-    inputs = _window_reads(offsets, view, kh, column, window) * blocks
+    inputs = _window_reads(offsets, view, height, kh, column, window) * blocks
 
     old_words = ceil_div(INT32_BYTES * channels, config.word_bytes) if view["MODE", "accumulate"] else 0
     groups, written = _results(config, view, channels, channels)
     return {
         "multiplies": steps * passes * blocks * config.macs_per_cycle,
         "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
-        "accumulator_visits": (visits + old_words) * passes * blocks * config.acc_lanes,
+        "accumulator_visits": (visits + old_words * passes) * blocks * config.acc_lanes,
         "requantises": pixels * groups * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
         "sram_read_weights": _stream_reads(config, op, view, stripes + (rest > 0)),
@@ -203,14 +205,15 @@ def _results(config: Config, view: View, channels: int, span: int) -> tuple[int,
 
 
 def _stream_reads(config: Config, op: Op, view: View, stripes: int) -> int:
-    """Reads of records, once per block and one each, and of weights, once per stripe; of those that are in the stream,
+    """Reads of records, once per block, and of weights, once per stripe; of those that are in the stream,
     and of the matrix in any case."""
     lanes, sets = array_lanes(config, op, view), weight_sets(config, op, view)
     rows = weight_rows(config, op, view)
     blocks, words = view["BLOCKS", "count"], view["W_BYTES"] // config.word_bytes
     params = config.param_rows(lanes)
     left = words - np.arange(blocks, dtype=np.int64) * (params + sets * rows)
-    records = np.clip(left * (config.word_bytes // RECORD_BYTES), 0, lanes).sum()
+    reads = config.records_at_once
+    records = np.clip(left * (config.word_bytes // RECORD_BYTES // reads), 0, lanes // reads).sum()
     weights = np.clip(left - params, 0, sets * rows).sum() * stripes
     if INSTRUCTIONS[op].matrix:
         steps = view.taps * input_blocks(op, view)
@@ -237,7 +240,7 @@ def _vector(config: Config, op: Op, view: View) -> Counts:
     rows = rows_at_once(config, op)  # the last group of a line is read whole
     column = offsets.grid((round_up(width, rows), view["X_STEP"]), (blocks, lanes * item), (kw, view["KX_STEP"]))
     window = Lanes(lanes, item, whole(view["IN_BYTES"]))
-    made = _window_reads(offsets, view, kh, column, window) * vector_passes(config, op)
+    made = _window_reads(offsets, view, height, kh, column, window) * vector_passes(config, op)
     second = Lanes(lanes, item, whole(view["B_BYTES"]))
     if row.two_operands:
         place = offsets.grid((height, view["B_Y_STEP"]), (width, view["B_X_STEP"]), (blocks, lanes * item))

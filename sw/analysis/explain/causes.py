@@ -37,7 +37,7 @@ CAUSES: dict[str, Cause] = {
         Cause("pixel_lanes", "idle pixel lanes", "array",
               "steps in which pixel lanes have no pixel, of a depthwise layer no channels", "pixel_lanes"),
         Cause("input_reads", "input reads", "array",
-              "pixel lanes wait, as their input comes one word per cycle: a step has fewer weight sets than words",
+              "the array waits for its input, of which one word comes per cycle; and while the row buffer fills",
               "pixel_lanes"),
         Cause("turnaround", "short stripes", "array", "windows stretched to the least accumulation distance"),
         Cause("partial_sums", "partial sums", "array", "reading int32 sums of an earlier pass back"),

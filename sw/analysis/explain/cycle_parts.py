@@ -22,9 +22,12 @@ from dovetail.isa.instructions.checks import (
     channels_of,
     columns_of,
     input_blocks,
+    lines_of,
     multiplier_of,
     pairs_of,
+    rows_of,
     sets_of,
+    skip_of,
     weight_rows,
 )
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op, Unit, unit_of
@@ -34,6 +37,7 @@ from dovetail.isa.timing.array import (
     NOTHING,
     Free,
     group_reads,
+    least_window,
     matrix_reads,
     steps_of_tap,
     to_accumulator,
@@ -68,7 +72,7 @@ def parts_of(
 
 def array_macs(config: Config, op: Op, view: View) -> int:
     """MACs of an array operation, as if all of its input lanes had a channel; of a depthwise one a tap that it has."""
-    taps = view.taps if INSTRUCTIONS[op].depthwise else _steps(op, view) * config.ic_lanes
+    taps = view.taps * rows_of(op, view) if INSTRUCTIONS[op].depthwise else _steps(op, view) * config.ic_lanes
     return view.pixels * taps * channels_of(config, op, view)
 
 
@@ -83,11 +87,14 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
         multiplier=multiplier_of(op, view),
         int32=bool(view["MODE", "int32"]),
         columns=columns_of(config, op, view),
+        rows=rows_of(op, view),
+        skip=skip_of(op, view),
     )
-    blocks, lengths = view["BLOCKS", "count"], _row_stripes(view)
+    blocks, lines = view["BLOCKS", "count"], lines_of(op, view)
+    lengths = _row_stripes(view, lines)
     words = sets * ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
     together = config.pixel_lanes
-    rows, records = (0, 0) if free.weights else (sets * machine.rows, sets * config.oc_lanes)
+    rows, records = (0, 0) if free.weights else (sets * machine.rows, sets * config.oc_lanes // config.records_at_once)
     least = 0 if free.steps else ACCUMULATE
 
     def passing(size: int) -> int:
@@ -104,7 +111,7 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
         turns = together - 1 + ACCUMULATE
         old = blocks * words * sum(n * max(round_up(size, together), turns) for size, n in lengths.items() if size)
     weights = turnaround = 0
-    for (size, reads), count in _depthwise_windows(view, machine.steps, rows, records).items():
+    for (size, reads), count in _depthwise_windows(view, lines, machine.steps, rows, records).items():
         weights += count * max(reads - passing(size), 0)
         turnaround += count * max(least - max(passing(size), reads), 0)
     begins = max(rows, least)
@@ -123,25 +130,25 @@ def _depthwise(config: Config, op: Op, view: View, duration: int, useful: Fracti
     }
 
 
-def _row_stripes(view: View) -> Counter[int]:
-    """Pixels of a stripe, which ends with its row -> how many."""
-    most, height, width = view["STRIPE", "pixels"], view["TILE", "height"], view["TILE", "width"]
-    lengths = Counter({most: width // most * height})
-    lengths[width % most] += height * (width % most > 0)
+def _row_stripes(view: View, lines: int) -> Counter[int]:
+    """Pixels of a stripe, which ends with its line -> how many."""
+    most, width = view["STRIPE", "pixels"], view["TILE", "width"]
+    lengths = Counter({most: width // most * lines})
+    lengths[width % most] += lines * (width % most > 0)
     return lengths
 
 
-def _depthwise_windows(view: View, steps: int, rows: int, records: int) -> Counter[tuple[int, int]]:
+def _depthwise_windows(view: View, lines: int, steps: int, rows: int, records: int) -> Counter[tuple[int, int]]:
     """(pixels that pass in a window, reads of weights and records in it) -> how many; as of `_windows`."""
-    most, height, width = view["STRIPE", "pixels"], view["TILE", "height"], view["TILE", "width"]
+    most, width = view["STRIPE", "pixels"], view["TILE", "width"]
     first, last = min(most, width), width % most or most
     blocks = view["BLOCKS", "count"]
     windows: Counter[tuple[int, int]] = Counter()
-    for size, count in _row_stripes(view).items():
+    for size, count in _row_stripes(view, lines).items():
         windows[size, rows] += blocks * steps * count
     windows[first, rows] -= blocks
     windows[first, rows + records] += blocks
-    ends = records if height * ceil_div(width, most) == steps == 1 else 0
+    ends = records if lines * ceil_div(width, most) == steps == 1 else 0
     windows[last, rows + ends] -= 1
     windows[last, ends] += 1
     return windows
@@ -159,9 +166,9 @@ class _Pixels:
         """Cycles of so many pixels, each of which meets the weights of ``visit`` input blocks."""
         return 0 if self.free else ceil_div(pixels, self.together) * max(self.share, visit)
 
-    def least(self, visit: int) -> int:
+    def least(self, pixels: int, visit: int) -> int:
         """Cycles of a window at least."""
-        return 0 if self.free else visit - 1 + ACCUMULATE
+        return 0 if self.free else least_window(pixels > self.together, visit)
 
 
 def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, free: Free) -> Parts:
@@ -169,7 +176,7 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
     if row.depthwise:
         return _depthwise(config, op, view, duration, useful, free)
     pixels, steps, blocks = view.pixels, _steps(op, view), view["BLOCKS", "count"]
-    rows, records = weight_rows(config, op, view), config.oc_lanes
+    rows, records = weight_rows(config, op, view), config.oc_lanes // config.records_at_once
     if row.matrix:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
     if free.weights:
@@ -183,10 +190,13 @@ def _array(config: Config, op: Op, view: View, duration: int, useful: Fraction, 
         slots += count * cycles
         busy += count * min(cycles, ceil_div(pixels_, together) * visit)
         weights += count * max(reads - cycles, 0)
-        turnaround += count * max(through.least(visit) - max(cycles, reads), 0)
-    first = max(rows * held[0], through.least(1))
+        turnaround += count * max(through.least(pixels_, visit) - max(cycles, reads), 0)
+    first = max(rows * held[0], through.least(1, 1))
     words = ceil_div(4 * config.oc_lanes, config.word_bytes) if view["MODE", "accumulate"] else 0
-    old = sum(count * max(through.passing(size, together), through.least(together)) for size, count in _stripes(view))
+    old = sum(
+        count * max(through.passing(size, together), through.least(together + 1, together))
+        for size, count in _stripes(view)
+    )
     old *= blocks * words
     macs = 0 if free.steps else array_macs(config, op, view)
     multiply = macs * useful // config.macs_per_cycle

@@ -9,6 +9,7 @@ from math import ceil, prod
 from typing import Any
 
 from dovetail.isa.common.html import html_table
+from dovetail.isa.common.sizes import ceil_div
 from dovetail.sw.analysis.explain.causes import BOUNDS, CAUSES
 from dovetail.sw.host.work import HostWork
 
@@ -175,11 +176,14 @@ class Explanation(_Roofline):
 
     @property
     def depthwise_peak(self) -> int | None:
-        """MACs per cycle of depthwise layers with three kernel columns, where they have fewer multipliers than others;
+        """MACs per cycle of depthwise layers with kernels of 3 x 3, where they have fewer multipliers than others;
         None where there are no such layers, or they are emulated, which takes another number for each."""
         shape = (int(self.config.get(name, 1)) for name in ("ic_lanes", "oc_lanes", "pixel_lanes"))
         taps, *others = shape
-        lanes = min(taps, 3) * prod(others) if self.config.get("depthwise") == "native" else 0
+        rows = int(self.config.get("kernel_rows", 1))  # at once: of three, in two steps or in one
+        lanes = (9 * prod(others) // ceil_div(3, rows) if rows > 1 else min(taps, 3) * prod(others)) * (
+            self.config.get("depthwise") == "native"
+        )
         there = any(layer.kind == "depthwise" and layer.cycles for layer in self.layers)
         return lanes if there and 0 < lanes < self.peak else None
 

@@ -13,7 +13,7 @@ from dovetail.sw.compiler.emit import weight_streams
 from dovetail.sw.compiler.emit.arena import Arena, Runs
 from dovetail.sw.compiler.emit.weight_streams import starts_of
 from dovetail.sw.compiler.layer import ConvLayer, use_packing
-from dovetail.sw.compiler.plan.array_time import down_columns, has_pairs, in_columns, sets_of
+from dovetail.sw.compiler.plan.array_time import down_columns, has_pairs, in_columns, in_rows, sets_of
 from dovetail.sw.compiler.plan.schedule import Space, Tiling, buffer_bytes
 from dovetail.sw.network import ir
 
@@ -64,7 +64,7 @@ def layer_of(
         spot=spot,
     )  # fmt: skip
     layer = replace(layer, sets=sets_of(config, layer), pairs=has_pairs(config, layer))
-    return down_columns(config, layer, in_columns(config, layer) if dense else layer)
+    return down_columns(config, layer, in_rows(config, in_columns(config, layer) if dense else layer))
 
 
 def _seen(rest: NDArray[np.int8], *axes: int) -> list[tuple[int, ...]]:

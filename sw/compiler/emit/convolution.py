@@ -141,6 +141,9 @@ class ConvCode:
             layer.turned(*layer.stride),
             layer.turned(*layer.dilation),
         )
+        if layer.rows > 1:  # lines are as far apart as kernel rows, and steps as many of them as have several
+            stride_y, dilation_y = dilation_y, layer.rows * dilation_y
+        self.line_steps = stride_y, dilation_y
         self.geometry, self.repeated, self.spot = (
             pack(Unit.ARRAY, "GEOMETRY", kh=rows, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
             for rows, columns in ((kh, kw), (kh, layer.repeats), layer.spot[1::2])
@@ -168,7 +171,7 @@ class ConvCode:
         cols = [(c, min(step, layer.out_channels - c)) for c in range(0, layer.out_channels, step)]
         order = [(a, c) for a in areas for c in cols] if tiling.rows_outer else [(a, c) for c in cols for a in areas]
         inputs, streams = buffers.inputs, buffers.streams
-        windows = {area: _Window(*layer.input_rows(*area[:2]), *layer.input_columns(*area[2:])) for area in areas}
+        windows = {area: self._window(area) for area in areas}
         resident, stores = self.source.sram is not None, self.target.memory is not None
         turns = range(len(self.passes))
         for together, (area, col) in product([[turn] for turn in turns] if tiling.passes_outer else [turns], order):
@@ -213,15 +216,56 @@ class ConvCode:
                         start = self._input(self.source.memory, window, part[0])
                         task.loads.append(Transfer(start, input_at, *self._load(window, part[1])))
                 places = input_at + skip, output[0], weights_at, above
+                lines = self._lines(window, part[1]), self._out_line(area, output[1])
                 for run in runs:
-                    piece = self._piece(area, window, run, channels, turn, part[1], output[1])
-                    task.computes += self._computes(piece, run, turn, *places)
+                    for band in self._bands(area, run, channels):
+                        of = self._window(band)
+                        piece = self._piece(band, of, lines, run, channels, turn, part[1], output[1])
+                        seen = (of.row - window.row) * lines[0] + (of.column - window.column) * self._pixel(part[1])
+                        made = (band.row - area.row) * lines[1] + (band.column - area.column) * output[1]
+                        addresses = places[0] + seen, places[1] + made, *places[2:]
+                        task.computes += self._computes(piece, run, turn, *addresses)
                 if stores and turn == len(self.passes) - 1:
                     end = self._result(self.target.memory, area, channel)
                     task.stores.append(Transfer(end, output[0], *self._store(area, count, output[1])))
                 yield task
             if self.tail:
                 yield from self.tail(area, col, *output)
+
+    def _window(self, area: Area) -> _Window:
+        """The input of an area."""
+        return _Window(*self.layer.input_rows(*area[:2]), *self.layer.input_columns(*area[2:]))
+
+    def _bands(self, area: Area, run: Run, channels: int) -> Iterator[Area]:
+        """A tile's part of the output, an instruction each: where the array takes several kernel rows at once, its
+        lines are no longer than a stripe."""
+        layer = self.layer
+        if layer.rows == 1:
+            yield area
+            return
+        size = self._stripe(area, run, channels) * layer.beside
+        row, rows, column, columns = area
+        if layer.down:
+            yield from (Area(n, min(size, row + rows - n), column, columns) for n in range(row, row + rows, size))
+        else:
+            yield from (
+                Area(row, rows, n, min(size, column + columns - n)) for n in range(column, column + columns, size)
+            )
+
+    def _stripe(self, area: Area, run: Run, channels: int) -> int:
+        """Pixels per stripe of an area."""
+        layer = self.layer
+        seen = layer.channels if layer.separable else channels
+        extent = layer.extent(area.rows, area.columns)
+        return stripe_of(self.config, layer, extent, run.channels, seen, self.tiling.best_stripe)
+
+    def _pixel(self, part: int) -> int:
+        """Bytes between the pixels of the input in SRAM, of which ``part`` channels are loaded."""
+        return part if self.source.sram is None else self.source.pitch
+
+    def _lines(self, window: _Window, part: int) -> int:
+        """Bytes between the rows of a tile's input in SRAM."""
+        return self._pixel(part) * (window.columns if self.source.sram is None else self.layer.width)
 
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""
@@ -290,16 +334,24 @@ class ConvCode:
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
     def _piece(
-        self, area: Area, window: _Window, run: Run, channels: int, turn: int, part: int, out_pixel: int
+        self,
+        area: Area,
+        window: _Window,
+        lines: tuple[int, int],
+        run: Run,
+        channels: int,
+        turn: int,
+        part: int,
+        out_pixel: int,
     ) -> _Piece:
-        """Of a tile: a run of its output channels, of the input ``channels`` that count, ``part`` loaded; bytes between
-        the pixels of the output."""
-        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left
+        """Of a tile's area, with so many bytes between the ``lines`` of its input and its output: a run of its output
+        channels, of the input ``channels`` that count, ``part`` loaded; bytes between the pixels of the output."""
+        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left, *lines
         key = *sizes, run.channels, *run[3:], turn, out_pixel
         piece = self._pieces.get(key)
         if piece is None:
-            layer, pixel = self.layer, part if self.source.sram is None else self.source.pitch
-            registers = self._registers(area, window, run, channels, turn, pixel, out_pixel)
+            layer = self.layer
+            registers = self._registers(area, window, lines, run, channels, turn, self._pixel(part), out_pixel)
             addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
             form = Form(Unit.ARRAY, layer.op, registers, addresses)
             piece = _Piece(form, registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"])
@@ -328,17 +380,24 @@ class ConvCode:
         return layer.turned(*steps)[1] * pixel
 
     def _registers(
-        self, area: Area, window: _Window, run: Run, channels: int, turn: int, pixel: int, out_pixel: int
+        self,
+        area: Area,
+        window: _Window,
+        lines: tuple[int, int],
+        run: Run,
+        channels: int,
+        turn: int,
+        pixel: int,
+        out_pixel: int,
     ) -> dict[str, int]:
         """Of a run's instructions, but for addresses."""
         layer, config, count = self.layer, self.config, run.channels
         grouped = layer.mode == "grouped"
         _, rows, pad_top, _, columns, pad_left = window
-        line = pixel * (columns if self.source.sram is None else layer.width)
-        kernel = layer.turned(*layer.taps)
-        reach = (area.columns - 1) * layer.stride[1] + (kernel[1] - 1) * layer.dilation[1] + 1
+        line, out_line = lines
+        across = 1 if layer.packed else layer.kernel[1]
+        reach = (area.columns - 1) * layer.stride[1] + (across - 1) * layer.dilation[1] + 1
         check_padding(config, (0, pad_left, 0, max(0, reach - pad_left - columns)), pixel)
-        out_line = self._out_line(area, out_pixel)
         seen, made = layer.group if grouped else (int(layer.inputs_of(count, channels)), count)
         lanes = config.oc_lanes if grouped else layer.lanes(config)
         of_blocks = made * layer.beside
@@ -358,15 +417,14 @@ class ConvCode:
             layer.turned(*of)
             for of in ((line, pixel), (out_line, out_pixel), (rows, columns), (pad_top - row, pad_left - column))
         )
-        strides, dilations = layer.turned(*layer.stride), layer.turned(*layer.dilation)
         height, width = layer.turned(area.rows, width)
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
             "ORIGIN": (row - pad_top) * line + (column - pad_left) * pixel,
-            "Y_STEP": strides[0] * near[0],
-            "X_STEP": strides[1] * near[1],
-            "KY_STEP": dilations[0] * near[0],
+            "Y_STEP": self.line_steps[0] * near[0],
+            "X_STEP": layer.turned(*layer.stride)[1] * near[1],
+            "KY_STEP": self.line_steps[1] * near[0],
             "KX_STEP": 0 if run.repeated and not layer.apart else self._column_step(near[1]),
             "IN_ROWS": seen_size[0],
             "ROW_BYTES": (seen_size[1] - 1) * near[1] + pixel - trim,
@@ -383,14 +441,7 @@ class ConvCode:
             "KC": pack(Unit.ARRAY, "KC", blocks=layer.kc(config, channels), group=layer.together(config, channels) - 1),
             "W_ADDR": 0,
             "W_BYTES": run.stream * made // count,
-            "STRIPE": stripe_of(
-                config,
-                layer,
-                layer.extent(area.rows, area.columns),
-                count,
-                layer.channels if layer.separable else channels,
-                self.tiling.best_stripe,
-            ),
+            "STRIPE": width if layer.rows > 1 else self._stripe(area, run, channels),
             "MODE": pack(
                 Unit.ARRAY,
                 "MODE",
@@ -401,6 +452,8 @@ class ConvCode:
                 slide=layer.slide,
                 pairs=int(pairs),
                 columns=layer.columns.bit_length() - 1,
+                rows=layer.rows - 1,
+                skip=layer.skip - 1,
             ),
         }
         if self.matrix:

@@ -76,11 +76,12 @@ def _depthwise_blocks(taps: NDArray[np.int8], layer: ConvLayer, group: int, conf
     """Weight blocks (output blocks, bytes) of a depthwise kernel [kh, kw, C, M]: taps on the input lanes, the last on
     the first."""
     kh, kw = taps.shape[:2]
-    together, lanes = min(config.ic_lanes, kw), config.oc_lanes
-    full = np.zeros((kh, round_up(kw, together), layer.out_channels), np.int8)
-    full[:, :kw] = taps.reshape(kh, kw, -1)
+    across, lanes, steps = min(config.ic_lanes, kw), config.oc_lanes, ceil_div(kh, layer.rows)
+    together = across * layer.rows
+    full = np.zeros((steps * layer.rows, round_up(kw, across), layer.out_channels), np.int8)
+    full[:kh, :kw] = taps.reshape(kh, kw, -1)
     blocks = _grouped(np.tile(full, layer.beside).transpose(2, 0, 1), group, lanes * layer.sets)
-    order = blocks.reshape(len(blocks), layer.sets, lanes, kh, -1, together)[..., ::-1].transpose(0, 3, 4, 1, 5, 2)
+    order = blocks.reshape(len(blocks), layer.sets, lanes, steps, -1, together)[..., ::-1].transpose(0, 3, 4, 1, 5, 2)
     size = config.depthwise_rows(together) * config.word_bytes
     packed = np.zeros((*order.shape[:4], size), np.uint8)
     packed[..., : together * lanes] = order.reshape(*order.shape[:4], -1).view(np.uint8)

@@ -8,18 +8,23 @@ from typing import TypedDict
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.instructions.checks import MAX_SKIP, longest_line
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
 from dovetail.sw.compiler.layer import ROW, ConvLayer
 from dovetail.sw.compiler.plan.schedule import Ints, accumulates
+
+MAX_DILATION = 255
+"""Rows from a kernel row to the next that an instruction can have."""
 
 
 def longest_stripe(config: Config, layer: ConvLayer) -> int:
     """The most pixels of a stripe."""
     if layer.mode != "depthwise":
         return config.stripe - (config.stripe % 2 if layer.pairs else 0)
-    return config.stripe_rows // config.depthwise_visits(layer.sets)
+    pixels = config.stripe_rows // config.depthwise_visits(layer.sets)
+    return pixels if layer.rows == 1 else min(pixels, longest_line(config, layer.slide))
 
 
 def equal_stripe(config: Config, layer: ConvLayer, extent: int) -> int:
@@ -64,6 +69,23 @@ def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
 
 
 @lru_cache(maxsize=4096)
+def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
+    """A depthwise layer that takes as many kernel rows at once as take the fewest cycles."""
+    (stride, _), (dilation, _) = layer.turned(*layer.stride), layer.turned(*layer.dilation)
+    (kh, kw), (lines, rest) = layer.taps, divmod(stride, dilation)
+    if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not layer.slide or rest:
+        return layer
+    if kw not in ROW_KERNELS or not 1 <= lines <= MAX_SKIP:
+        return layer
+    choices = [layer]
+    for rows in range(2, min(config.kernel_rows, kh, config.ic_lanes // kw) + 1):
+        if kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
+            several = replace(layer, rows=rows)
+            choices.append(several if layer.columns > 1 else replace(several, sets=sets_of(config, several)))
+    return min(choices, key=lambda choice: _cycles_at_once(config, choice))
+
+
+@lru_cache(maxsize=4096)
 def down_columns(config: Config, layer: ConvLayer, along_rows: ConvLayer) -> ConvLayer:
     """A depthwise layer along columns, if that takes fewer cycles than ``along_rows``, in which it has what suits rows:
     of a plane higher than wide stripes are longer. Only where there is room for all of the plane, in two buffers: parts
@@ -74,8 +96,8 @@ def down_columns(config: Config, layer: ConvLayer, along_rows: ConvLayer) -> Con
     plane = rows * layer.width * layer.channels + layer.out_height * layer.out_width * layer.out_channels
     if 2 * plane > config.sram:
         return along_rows
-    down = replace(layer, down=True)
-    down = replace(down, sets=sets_of(config, down))
+    down = replace(layer, down=True, rows=1)
+    down = in_rows(config, replace(down, sets=sets_of(config, down)))
     return down if _cycles_at_once(config, down) < _cycles_at_once(config, along_rows) else along_rows
 
 
@@ -209,9 +231,28 @@ def _depthwise_cycles(
     height, width = divmod(extent, ROW)
     kh, kw = layer.taps
     machine = Depthwise.of(
-        config, kh=kh, kw=kw, sets=layer.sets, slide=layer.slide, multiplier=layer.group[1], columns=layer.columns
+        config,
+        kh=kh,
+        kw=kw,
+        sets=layer.sets,
+        slide=layer.slide,
+        multiplier=layer.group[1],
+        columns=layer.columns,
+        rows=layer.rows,
+        skip=layer.skip,
     )
-    return depthwise_durations(machine, height=height, width=width, stripe=stripe, widths=widths, accumulate=accumulate)
+
+    def cycles(width: int) -> tuple[int, ...]:
+        return depthwise_durations(
+            machine, height=height, width=width, stripe=stripe, widths=widths, accumulate=accumulate
+        )
+
+    if layer.rows == 1 or width <= stripe:
+        return cycles(width)
+    # An instruction for each band of lines that are no longer than a stripe.
+    bands, rest = divmod(width, stripe)
+    whole, last = cycles(stripe), cycles(rest) if rest else (0,) * len(widths)
+    return tuple(bands * one + other for one, other in zip(whole, last, strict=True))
 
 
 class _Steps(TypedDict):

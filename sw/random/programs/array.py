@@ -4,11 +4,12 @@ import random
 from collections.abc import Mapping
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import (
     View,
     array_lanes,
     lanes_of,
+    longest_line,
     pairs_of,
     stream_words,
     weight_rows,
@@ -33,7 +34,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     sets = _sets(rng, config, op, mode, paired=paired)
     values["KC"] = pack(unit, "KC", blocks=1, group=sets - 1)
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
-    kh, kw = _kernel(rng, op, mode)
+    stripe = config.stripe_rows // config.depthwise_visits(sets) if row.depthwise else config.stripe
+    kh, kw = _kernel(rng, config, op, mode)
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
     kc = rng.randint(1, max(1, min(3 + 2 * (config.weight_sets - 1), 48 // config.ic_lanes)))
@@ -41,7 +43,10 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         read, kc = -(-channels // multiplier), rng.randint(0, 3)
     else:
         read = max(1, kc * config.ic_lanes - rng.randint(0, config.ic_lanes - 1))
-    values |= window(rng, config, unit, read, kh, kw)
+    rows = 1 + mode["rows"]
+    values |= window(rng, config, unit, read, kh * rows, kw)
+    if rows > 1:
+        _in_rows(values, rows, kh, min(stripe, longest_line(config, mode["slide"])))
     if paired:
         height, width = values["TILE"] & 0xFFFF, values["TILE"] >> 16
         values["TILE"] = pack(unit, "TILE", height=height, width=round_up(width, 2))
@@ -53,14 +58,13 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         values["KX_STEP"] = values["X_STEP"] // mode["slide"]
         if rng.random() < 0.5:
             values["X_STEP"] = rng.randint(0, 300)
-    stripe = config.stripe_rows // config.depthwise_visits(sets) if row.depthwise else config.stripe
     stream = stream_words(config, op, view) * config.word_bytes
     if rng.random() < 0.08:
         stream = max(config.word_bytes, stream - rng.randint(0, 3) * config.word_bytes)
     values |= {
         "W_ADDR": rng.randrange(config.sram) // config.word_bytes * config.word_bytes,
         "W_BYTES": stream,
-        "STRIPE": rng.choice((stripe, rng.randint(1, stripe))),
+        "STRIPE": rng.choice((stripe, stripe if mode["rows"] else rng.randint(1, stripe))),
     }
     values |= _matrix(rng, config, kh * kw * kc * config.ic_lanes, channels)
     spoil(rng, values)
@@ -82,6 +86,8 @@ def _mode(rng: random.Random, config: Config, op: Op) -> tuple[dict[str, int], b
         "slide": 0,
         "pairs": int(rng.random() < 0.3 and config.stripe > 1),
         "columns": 0,
+        "rows": 0,
+        "skip": 0,
     }
     if INSTRUCTIONS[op].depthwise:
         mode["extra"] = min(mode["extra"], config.oc_lanes - 1)
@@ -89,6 +95,9 @@ def _mode(rng: random.Random, config: Config, op: Op) -> tuple[dict[str, int], b
         if config.word_columns > 1 and rng.random() < 0.3:
             beside = rng.randint(1, config.word_columns.bit_length() - 1)
             mode |= {"extra": 0, "slide": 1, "columns": beside}
+        if config.kernel_rows > 1 and rng.random() < 0.4:
+            mode |= {"extra": 0, "accumulate": 0, "slide": mode["slide"] or 1}
+            mode |= {"rows": rng.randint(1, config.kernel_rows - 1), "skip": rng.randint(0, 3)}
     values = dict.fromkeys(REGISTERS[Unit.ARRAY], 0) | {"MODE": pack(Unit.ARRAY, "MODE", **mode)}
     paired = pairs_of(config, op, View(Unit.ARRAY, sequence(Unit.ARRAY, values)))
     if paired:
@@ -106,9 +115,24 @@ def _sets(rng: random.Random, config: Config, op: Op, mode: Mapping[str, int], *
     return config.pixel_lanes if mode["columns"] else sets
 
 
-def _kernel(rng: random.Random, op: Op, mode: Mapping[str, int]) -> tuple[int, int]:
+def _in_rows(values: Registers, rows: int, kh: int, longest: int) -> None:
+    """Make a window of so many kernel rows in each of ``kh`` steps: lines are as far apart as these."""
+    geometry, height, width = values["GEOMETRY"], values["TILE"] & 0xFFFF, values["TILE"] >> 16
+    kw, dilation = geometry >> 8 & 0xFF, geometry >> 24
+    values |= {
+        "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=dilation, dilation_y=rows * dilation),
+        "TILE": pack(Unit.ARRAY, "TILE", height=height, width=min(width, longest)),
+        "Y_STEP": values["KY_STEP"],
+        "KY_STEP": rows * values["KY_STEP"],
+    }
+
+
+def _kernel(rng: random.Random, config: Config, op: Op, mode: Mapping[str, int]) -> tuple[int, int]:
     """(kh, kw)"""
     row = INSTRUCTIONS[op]
+    if rows := mode["rows"]:
+        columns = [n for n in ROW_KERNELS if (rows + 1) * n <= config.ic_lanes]
+        return rng.randint(1, ROW_STEPS), COLUMN_TAPS if mode["columns"] else rng.choice(columns)
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
     if row.matrix and rng.random() < 0.7:
         kh = kw = 1

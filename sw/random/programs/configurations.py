@@ -71,8 +71,8 @@ def configurations(seed: int, count: int) -> list[Config]:
     Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
     all of them occur.
     """
-    names = "configurations", "softmax", "norm", "rows at once", "rows of a norm"
-    rng, more, norms, rows, rows_of_norm = (random.Random(f"{name} {seed}") for name in names)
+    names = "configurations", "softmax", "norm", "rows at once", "rows of a norm", "rows of a kernel"
+    rng, more, norms, rows, rows_of_norm, rows_of_kernel = (random.Random(f"{name} {seed}") for name in names)
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -83,6 +83,7 @@ def configurations(seed: int, count: int) -> list[Config]:
             drawn[name] = decks[name].pop()
         softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
         drawn |= {"softmax": softmax, "norm": norms.choice((0, 0, 1)) * rows_of_norm.choice((1, 4))}
+        drawn["kernel_rows"] = min(rows_of_kernel.randint(1, 3), max(1, drawn["lanes"][0] // 3))
         config = _config(drawn)
         if config is not None:
             found.setdefault(config.hash, config)

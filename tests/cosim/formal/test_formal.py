@@ -13,6 +13,7 @@ from dovetail.cosim.formal import prover
 from dovetail.cosim.formal.catalogue import PROOFS
 from dovetail.cosim.formal.proof import INVARIANT, Proof, Sentences
 from dovetail.cosim.formal.properties import Opened
+from dovetail.hw.array.depthwise import RowBuffer
 from dovetail.hw.common.walk import PixelWalk, Place
 from dovetail.hw.dma.burst import BeatWalker, BurstWalker
 from dovetail.hw.dma.load import LoadCore
@@ -76,6 +77,9 @@ MUTATIONS = (
     ),
     Mutation("pixels", PixelWalk, "self.width == 1), left == 2", "self.width == 1), left == 1", 6),
     Mutation("pixels", PixelWalk, "self.rewind & ~self.restart", "self.rewind", 6),
+    Mutation("rows", RowBuffer, "~self.first, step", "self.first, step", 12),
+    Mutation("rows", RowBuffer, "Cat(self.bytes, self.before)", "Cat(self.before, self.bytes)", 10),
+    Mutation("rows", RowBuffer, "word.eq(at + 1)", "word.eq(word + 1)", 14),
     Mutation("addresses", RoundRobin, "self.coming & then", "self.coming", 8),
     Mutation("addresses", Addresses, "m.If(i.ready)", "m.If(i.valid)", 4),
     Mutation("addresses", Addresses, "~self.o.valid | self.o.ready", "1", 4),

@@ -224,7 +224,17 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
             "TILE": pack(Unit.ARRAY, "TILE", height=1, width=1),
             "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=0, zero_out=0, lo=-128, hi=127),
             "MODE": pack(
-                Unit.ARRAY, "MODE", rounding=int(rounding), int32=0, accumulate=0, extra=0, slide=0, pairs=0, columns=0
+                Unit.ARRAY,
+                "MODE",
+                rounding=int(rounding),
+                int32=0,
+                accumulate=0,
+                extra=0,
+                slide=0,
+                pairs=0,
+                columns=0,
+                rows=0,
+                skip=0,
             ),
         }.items()
     ]

@@ -22,7 +22,7 @@ from dovetail.hw.common.clocking import gated_sources, never_gate
 from dovetail.hw.common.ports import GROUP, Core, SramRead, SramWrite
 from dovetail.hw.memory.sram import Sram, simulation_sources
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, claim, has, regions
+from dovetail.isa.instructions.checks import View, check, claim, has, longest_line, regions
 from dovetail.isa.instructions.table import REGISTERS, Cause, Op, Unit, pack
 from dovetail.isa.numerics.requantise import requantise
 from dovetail.isa.numerics.rounding import Rounding
@@ -84,7 +84,9 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
     params = config.param_rows(records) * config.word_bytes
     together = min(config.ic_lanes, r["GEOMETRY", "kw"]) if depthwise else 1
     columns = -(-r["GEOMETRY", "kw"] // together) * together
-    taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"]) for kx in range(columns) for c in range(kc)]
+    beneath, skip = (1 + r["MODE", name] if depthwise else 1 for name in ("rows", "skip"))  # kernel rows of a step
+    together *= beneath
+    taps = [(ky, kx, c) for ky in range(r["GEOMETRY", "kh"] * beneath) for kx in range(columns) for c in range(kc)]
     size = params + len(taps) * rows * config.word_bytes
     set_bytes = -(-together * config.oc_lanes // config.word_bytes) * config.word_bytes
     if depthwise:
@@ -107,9 +109,11 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         sums = np.zeros((height * width, lanes), np.int64)
         for n, (ky, kx, c) in enumerate(taps):
             first = (block if depthwise else c) * inputs
-            row = (y * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
+            ky, line = divmod(ky, beneath)
+            line = y * skip + line
+            row = (line * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
             col = (x * x_step + kx * kx_step - r["PAD_LEFT"] + first + lane) % wrap
-            off = r["ORIGIN"] + y * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * kx_step
+            off = r["ORIGIN"] + line * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * kx_step
             off = (off + first + lane) % wrap
             inside = (row < r["IN_ROWS"] % wrap) & (col < r["ROW_BYTES"] % wrap) & (off < in_bytes)
             values = source[in_addr + np.where(inside, off, 0)].view(np.int8)
@@ -216,6 +220,8 @@ class Layer:
     slide: int = 0
     pairs: int = 0
     columns: int = 0
+    rows: int = 0
+    skip: int = 0
     transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
@@ -233,13 +239,18 @@ class Layer:
         (height, width), (kh, kw) = self.tile, self.kernel
         channels = inputs * (self.blocks if depthwise else kc)
         in_rows = max(1, (height - 1) * self.stride + (kh - 1) * self.dilation + 1 - 2 * self.pad)
+        stride_y, dilation_y = self.stride, self.dilation
+        if self.rows:  # lines are as far apart as kernel rows
+            stride_y, dilation_y = self.dilation, (self.rows + 1) * self.dilation
+            lines = (height - 1) * (self.skip + 1) + kh * (self.rows + 1)
+            in_rows = max(1, (lines - 1) * self.dilation + 1 - 2 * self.pad)
         in_columns = max(1, (width - 1) * self.stride + (kw - 1) * self.dilation + 1 - 2 * self.pad)
         pitch, outputs = in_columns * channels, (self.blocks - 1) * lanes + last
         pixel = outputs * (4 if self.int32 or self.accumulate else 1)
         weights = kh * kw * kc * rows
         if depthwise:
             taps = min(config.ic_lanes, kw)
-            weights = kh * -(-kw // taps) * sets * config.depthwise_rows(taps)
+            weights = kh * -(-kw // taps) * sets * config.depthwise_rows(taps * (self.rows + 1))
         words = self.blocks * (config.param_rows(records) + weights)
         bank = config.bank_bytes
         shared = kh * kw * kc * config.ic_lanes  # what an output of a matrix product is the sum of
@@ -248,15 +259,15 @@ class Layer:
             "IN_ADDR": 5,
             "IN_BYTES": min(in_rows * pitch, bank - 5),
             "ORIGIN": -self.pad * (pitch + channels),
-            "Y_STEP": self.stride * pitch,
+            "Y_STEP": stride_y * pitch,
             "X_STEP": self.stride * channels,
-            "KY_STEP": self.dilation * pitch,
+            "KY_STEP": dilation_y * pitch,
             "KX_STEP": self.dilation * channels,
             "IN_ROWS": in_rows,
             "ROW_BYTES": pitch,
             "PAD_TOP": self.pad,
             "PAD_LEFT": self.pad * channels,
-            "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=self.stride, dilation_y=self.dilation),
+            "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=stride_y, dilation_y=dilation_y),
             "TILE": pack(Unit.ARRAY, "TILE", height=height, width=width),
             "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=-7, zero_out=3, lo=-100, hi=90),
             "OUT_ADDR": bank + 3,
@@ -278,6 +289,8 @@ class Layer:
                 slide=self.slide if depthwise else 0,
                 pairs=self.pairs,
                 columns=self.columns,
+                rows=self.rows,
+                skip=self.skip,
             ),
             "B_ADDR": 3 * bank + 7,
             "B_BYTES": min(rows_b * pitch_b, bank - 7),
@@ -385,6 +398,16 @@ FAULTS = {
 }
 
 
+ROW_FAULTS: dict[str, dict[str, Any]] = {
+    "lines skipped alone": {"rows": 0, "skip": 1},
+    "too many rows": {"rows": 2},
+    "no sliding": {"slide": 0},
+    "old values": {"accumulate": 1},
+    "channel multiplier": {"extra": 1},
+    "a line of several stripes": {"stripe": 2},
+}
+"""What several kernel rows at once cannot have; besides other kernels."""
+
 PAIR_FAULTS = {
     "too far apart": {"X_STEP": 8},
     "far away": {"X_STEP": 1 << 31},
@@ -417,9 +440,13 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         extra=rng.choice([0, 0, rng.randrange(min(8, config.oc_lanes))]),
         sets=rng.randint(1, max(4, config.depthwise_sets)),
         slide=rng.choice([0, 1, 1, 2]),
+        rows=rng.choice([0, 0, rng.randrange(config.kernel_rows)]),
         pairs=int(rng.random() < 0.3),
         transposed=rng.randint(0, 1),
     )
+    if layer.rows and op == Op.DEPTH_CONV and rng.random() < 0.95:
+        layer.skip, layer.accumulate, layer.extra, layer.slide = rng.randrange(4), 0, 0, layer.slide or 1
+        layer.kernel, layer.stripe = (rng.randint(1, 2), 3), None
     if paired := layer.pairs and op != Op.DEPTH_CONV and config.pixel_lanes > 1:
         layer.tile = layer.tile[0], layer.tile[1] + layer.tile[1] % 2
         layer.group, layer.accumulate = rng.randrange(config.pair_sets), 0
@@ -592,12 +619,29 @@ def test_pixel_lanes(lanes: int) -> None:
     layers = (
         Layer(kc=7, group=config.weight_sets - 1, kernel=(1, 2), tile=(3, 5), stripe=2 * lanes, blocks=2, last=2),
         Layer(kc=3, group=1, tile=(1, 7), stripe=5, pad=1, kernel=(3, 1), accumulate=1, blocks=2),
+        Layer(kc=7, group=1, kernel=(1, 2), tile=(1, 1), blocks=2, last=2),
+        Layer(kc=9, group=config.weight_sets - 1, tile=(1, lanes), accumulate=1, int32=1),
         Layer(op=Op.MAT_MUL, kc=4, group=2, tile=(5, 1), transposed=1, blocks=2),
         Layer(op=Op.MAT_MUL, kc=5, group=3, tile=(2, 3), stripe=1),
         Layer(op=Op.DEPTH_CONV, kernel=(2, 2), tile=(3, 4), accumulate=1, blocks=2, last=3),
         Layer(op=Op.DEPTH_CONV, kernel=(3, 3), slide=1, sets=2, tile=(2, 9), pad=1, blocks=2, last=4),
         Layer(op=Op.DEPTH_CONV, kernel=(2, 5), slide=2, stride=2, sets=3, tile=(2, 5), accumulate=1, int32=1, stripe=3),
         Layer(op=Op.DEPTH_CONV, kernel=(3, 1), slide=1, extra=2, tile=(1, 5), blocks=3, last=2),
+    )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+def test_blocks_in_flight() -> None:
+    """Blocks of one short stripe, whose results take long to leave: several wait, each for its own records."""
+    config = Config(ic_lanes=2, oc_lanes=6, requant_lanes=1, stripe=4, sram="32 KiB", banks=4)
+    assert config.stripe_buffers == 4
+    layers = (
+        Layer(tile=(1, 4), blocks=9, last=5),
+        Layer(op=Op.DEPTH_CONV, kernel=(1, 1), tile=(1, 3), blocks=7, last=1),
+        Layer(tile=(2, 4), blocks=5, int32=1, kc=3),
     )
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
@@ -628,6 +672,53 @@ def test_columns(shape: tuple[int, int, int]) -> None:
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
         assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 1), (6, 4, 2), (10, 2, 1), (16, 2, 1), (15, 2, 4)])
+def test_kernel_rows(shape: tuple[int, int, int]) -> None:
+    """Two and three kernel rows at once: one step and two, padding, strides, sets, columns, and what does not go."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=2, sram="32 KiB", banks=4)
+    most = config.kernel_rows - 1
+    depthwise = Layer(op=Op.DEPTH_CONV, kernel=(1, 3), slide=1, rows=1, tile=(3, 4), pad=1)
+    layers = [
+        depthwise,
+        replace(depthwise, kernel=(2, 3), tile=(2, 7), rows=most, blocks=3, last=2, int32=1),
+        replace(depthwise, tile=(1, 1), skip=3),
+        replace(depthwise, tile=(3, 5), slide=2, stride=2, rows=most, skip=1, sets=config.depthwise_sets, blocks=2),
+        replace(depthwise, tile=(2, config.stripe_rows), pad=0, rounding=1, sets=lanes),
+        replace(depthwise, tile=(1, longest_line(config, 2)), slide=2, stride=2, pad=0, skip=1),
+        replace(depthwise, kernel=(2, 3), dilation=2, pad=2, tile=(4, 3), skip=2, rows=most),
+        replace(depthwise, tile=(2, 3), changes={"KY_STEP": 77, "Y_STEP": 31, "OUT_Y_STEP": 9}),
+        replace(depthwise, kernel=(2, 3), tile=(3, 3), changes={"GEOMETRY": 2 | 3 << 8 | 5 << 16 | 7 << 24}),
+        Layer(op=Op.CONV, tile=(2, 2), rows=1, skip=1),
+        replace(depthwise, kernel=(3, 3), rows=0),
+    ]
+    if ic >= 10:
+        layers += [replace(depthwise, kernel=(2, 5), pad=2, tile=(3, 6)), replace(depthwise, kernel=(1, 5), skip=1)]
+    if config.word_columns > 1:
+        fills = {"KX_STEP": config.acc_lanes}
+        layers += [
+            replace(depthwise, sets=lanes, columns=power, tile=(2, 3), rows=most, changes=fills)
+            for power in range(1, config.word_columns.bit_length())
+        ]
+        if config.has_wide_words:
+            layers.append(replace(depthwise, sets=lanes, columns=1, changes={"KX_STEP": 2 * config.acc_lanes}))
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    faults = [replace(depthwise, **{"rows": most, **changes}) for changes in ROW_FAULTS.values()]
+    faults[1].rows = most + 1
+    faults += [
+        replace(depthwise, kernel=(3, 3)),
+        replace(depthwise, kernel=(1, 2)),
+        replace(depthwise, kernel=(1, 7)),
+    ]
+    if longest_line(config, 2) < config.stripe_rows:
+        faults.append(replace(depthwise, tile=(1, longest_line(config, 2) + 1), slide=2))
+    cases += [(layer.op, layer.registers(config), image(config, 0)) for layer in faults]
+    outcomes = simulate(config, cases)
+    for number, (case, outcome) in enumerate(zip(cases, outcomes, strict=True)):
+        assert outcome.cause == (Cause.NONE if number < len(layers) else Cause.TOO_LARGE), number
         outcome.compare(config, *case)
 
 

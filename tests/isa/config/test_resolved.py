@@ -13,28 +13,28 @@ from dovetail.isa.config.presets import PRESETS
 from dovetail.isa.config.resolved import Config, array_of, lanes_of
 
 HASHES = {
-    "default": 0xFA26_6123_92C2_BBB3,
-    "8x8": 0x1426_D8D2_76D7_E40D,
-    "16x16": 0x22CF_0DC7_86B9_AE7F,
-    "4x8x2": 0x8B47_0670_AD5D_99D9,
-    "4x16x4": 0x6B54_8611_8406_9C23,
-    "small": 0x418B_E550_465E_AAAA,
-    "icebreaker": 0xBBC4_AAF0_31BE_2B62,
-    "ulx3s": 0x0294_6BD5_E039_72D4,
-    "ulx3s-8x16": 0x234F_4CBB_1ADB_D78A,
-    "ecp5-evn": 0x0EE4_D805_F7F6_4253,
-    "study-64-512KiB-input": 0x27E9_C9FB_C5F6_7BBE,
-    "study-64-512KiB-output": 0x43B0_C862_A510_C227,
-    "study-64-1MiB-input": 0x4FCC_0E85_1687_7AC6,
-    "study-64-1MiB-output": 0x97ED_6498_27BB_F616,
-    "study-64-256MiB-input": 0xAA25_65E9_A51B_4854,
-    "study-64-256MiB-output": 0x5EDF_5641_363E_CD2A,
-    "study-128-512KiB-input": 0x51F9_1637_102A_53AF,
-    "study-128-512KiB-output": 0x1260_B423_14DF_20C5,
-    "study-128-1MiB-input": 0xE4A7_A526_C51E_2C2C,
-    "study-128-1MiB-output": 0x36AD_6F1E_5B33_E505,
-    "study-128-256MiB-input": 0x269D_D759_1843_DA01,
-    "study-128-256MiB-output": 0xA75E_67BD_53DF_D6D2,
+    "default": 0x6B32_6E1F_CC5B_3D9C,
+    "8x8": 0x9E12_2D8D_320F_E4BE,
+    "16x16": 0xCA18_C2C7_1045_CF52,
+    "4x8x2": 0x701F_ECCD_2938_8498,
+    "4x16x4": 0xC8A8_B605_313D_8310,
+    "small": 0x6D1C_EAB4_1775_35EF,
+    "icebreaker": 0xE0EA_FB6A_0F1E_8EB2,
+    "ulx3s": 0xFAE0_EB9B_A1C7_2E0D,
+    "ulx3s-8x16": 0x4BF7_CC84_3CC2_D02F,
+    "ecp5-evn": 0xC745_9AA8_33F0_AC84,
+    "study-64-512KiB-input": 0x8521_A505_F31B_40A5,
+    "study-64-512KiB-output": 0x2646_F92C_1AB2_5B94,
+    "study-64-1MiB-input": 0x66FD_0D4A_5F7F_5B96,
+    "study-64-1MiB-output": 0x813F_4145_99AD_B366,
+    "study-64-256MiB-input": 0xC819_3D7C_219C_DEE4,
+    "study-64-256MiB-output": 0x9F9E_1697_B8BE_F86E,
+    "study-128-512KiB-input": 0xF984_D792_3C08_0181,
+    "study-128-512KiB-output": 0xC919_3645_FB7D_BE38,
+    "study-128-1MiB-input": 0x5E54_D55A_D8CF_2B79,
+    "study-128-1MiB-output": 0x5AD0_008A_AF28_CB32,
+    "study-128-256MiB-input": 0x8CC9_76D1_1BC7_E8D5,
+    "study-128-256MiB-output": 0x6399_C4F1_D555_C620,
 }
 
 
@@ -92,7 +92,7 @@ def test_odd_lanes() -> None:
 def test_pixel_lanes() -> None:
     config = Config(ic_lanes=16, oc_lanes=16, pixel_lanes=4)
     assert (config.macs_per_cycle, config.weight_bytes, config.weight_rows) == (1024, 256, 4)
-    assert config.requant_lanes == 22
+    assert (config.requant_lanes, config.kernel_rows) == (32, 3)
     assert (config.word_bytes, config.acc_lanes, config.stripe, config.weight_sets) == (64, 64, 128, 4)
     assert Config(ic_lanes=2, oc_lanes=32, pixel_lanes=8).weight_sets == 16  # more would not be fed
     assert Config(ic_lanes=16, oc_lanes=4, pixel_lanes=2).weight_sets == 2  # a word holds no more input blocks
@@ -125,6 +125,8 @@ def test_depthwise_sets_fit_a_word() -> None:
         ((4, 16, 4), 22),
         ((4, 8, 4), 11),
         ((3, 8, 8), 22),
+        ((8, 32, 4), 64),  # two kernel rows at once: two steps for three of them
+        ((16, 16, 4), 32),  # three: a step, but two cycles for its results
         ((2, 8, 1), 2),
         ((1, 16, 1), 2),
     ],
@@ -178,8 +180,8 @@ def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, 
         (
             {"lanes": 8},
             "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise,"
-            " elementwise, extensions, ic_lanes, matmul, memory, norm, oc_lanes, outstanding, parameters, pe,"
-            " pixel_lanes, pooling, requant_lanes, serial, softmax, sram, stripe, vector_lanes",
+            " elementwise, extensions, ic_lanes, kernel_rows, matmul, memory, norm, oc_lanes, outstanding, parameters,"
+            " pe, pixel_lanes, pooling, requant_lanes, serial, softmax, sram, stripe, vector_lanes",
         ),
         ({"memory": 3}, 'memory must be a table or a name such as "fixed", not 3'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
@@ -293,5 +295,21 @@ def test_hash_sees_hardware_only() -> None:
 
 
 def test_replace_resets_what_is_derived() -> None:
-    config = Config().replace(ic_lanes=4, oc_lanes=4, requant_lanes=None, vector_lanes=None)
+    config = Config().replace(ic_lanes=4, oc_lanes=4, kernel_rows=None, requant_lanes=None, vector_lanes=None)
     assert config == Config(ic_lanes=4, oc_lanes=4)
+
+
+def test_kernel_rows_have_lanes() -> None:
+    """A row of a kernel takes three lanes; without DEPTH_CONV there are none."""
+    found = [Config(ic_lanes=ic, oc_lanes=8).kernel_rows for ic in (1, 4, 5, 6, 8, 9, 16)]
+    assert found == [1, 1, 1, 2, 2, 3, 3]
+    assert Config(ic_lanes=8, oc_lanes=8, kernel_rows=1).kernel_rows == 1
+    assert Config(ic_lanes=8, oc_lanes=8).replace(depthwise="none").kernel_rows == 1
+    with pytest.raises(ConfigError, match=r"kernel_rows must be 1..2, not 3"):
+        Config(ic_lanes=8, oc_lanes=8, kernel_rows=3)
+
+
+def test_buffers_of_stripes_share_the_accumulators() -> None:
+    found = [Config(ic_lanes=4, oc_lanes=8, stripe=stripe, pixel_lanes=2).stripe_buffers for stripe in (8, 64, 66, 128)]
+    assert found == [4, 4, 2, 2]
+    assert Config(stripe=32).line_words == 64 and Config(stripe=64).line_words == 128

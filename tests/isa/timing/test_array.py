@@ -56,7 +56,7 @@ def window_by_window(
     words = ceil_div(4 * lanes, config.word_bytes)
     sizes = [stripe] * (pixels // stripe) + [pixels % stripe] * (pixels % stripe > 0)
     time = CHECK + 1 + max(rows * held[0], 0 if free.steps else ACCUMULATE)
-    buffers = [time, time]
+    buffers = [time] * config.stripe_buffers
     drained = settled = time
     for block in range(blocks):
         last_block = block == blocks - 1
@@ -68,9 +68,9 @@ def window_by_window(
             for step, visit in enumerate(held):
                 more = not (last_block and n == len(sizes) - 1 and step == len(held) - 1)
                 following = held[(step + 1) % len(held)]
-                records = lanes if n == 0 and step == 0 and not free.weights else 0
+                records = lanes // config.records_at_once if n == 0 and step == 0 and not free.weights else 0
                 passing = 0 if free.steps else ceil_div(size, together) * max(reads, visit)
-                least = 0 if free.steps else visit - 1 + ACCUMULATE
+                least = 0 if free.steps else visit - 1 + ACCUMULATE if size > together else max(visit, ACCUMULATE)
                 time += max(passing, rows * following * more + records, least)
             drained = max(drained, time + to_accumulator(config) - 1) + (0 if free.results else size * groups)
             buffers.append(drained + 1)

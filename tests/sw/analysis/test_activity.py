@@ -101,7 +101,8 @@ def streamed(config: Config, view: View, records: int, words: int, stripes: int)
     """Reads of the weight stream: per block its records once, its words of weights for every stripe."""
     made, pointer, limit = 0, 0, view["W_BYTES"] // config.word_bytes
     for _ in range(view["BLOCKS", "count"]):
-        made += sum(pointer + record // (config.word_bytes // 16) < limit for record in range(records))
+        reads = range(0, records, config.records_at_once)
+        made += sum(pointer + record // (config.word_bytes // 16) < limit for record in reads)
         pointer += config.param_rows(records)
         made += stripes * sum(pointer + word < limit for word in range(words))
         pointer += words
@@ -117,14 +118,16 @@ def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
     )
     lanes, blocks = lanes_of(config, op, view), view["BLOCKS", "count"]
     kh, kw = view["GEOMETRY", "kh"], view["GEOMETRY", "kw"]
-    together = min(config.ic_lanes, kw)
+    together, rows, skip = min(config.ic_lanes, kw), 1 + view["MODE", "rows"], 1 + view["MODE", "skip"]
     steps = [(ky, first) for ky in range(kh) for first in range(0, kw, together)]
     bytes_ = max(config.weight_sets * config.ic_lanes, config.depthwise_sets * config.oc_lanes)
     of_pixel = -(-sets // config.pixel_lanes)  # visits
 
-    # A window is an output row's stripe and a step: columns (of the input, in steps of the kernel) that are read.
-    stripes = [(oy, x, min(view["STRIPE", "pixels"], width - x)) for oy in range(height)
-               for x in range(0, width, view["STRIPE", "pixels"])]  # fmt: skip
+    # A window is a line's stripe and a step: columns (of the input, in steps of the kernel) that are read. A line reads
+    # the last of a step's kernel rows.
+    lines = range((height - 1) * skip + rows)
+    starts = range(0, width, view["STRIPE", "pixels"])
+    stripes = [(oy, x, min(view["STRIPE", "pixels"], width - x)) for oy in lines for x in starts]
     reads = 0
     for oy, x, pixels in stripes:
         columns: list[int] = []
@@ -155,7 +158,7 @@ def depthwise_events(config: Config, op: Op, view: View) -> Counter[str]:
     old = (
         blocks * len(places_) * sets * -(-4 * config.oc_lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
     )
-    words = len(steps) * sets * -(-together * config.oc_lanes // config.word_bytes)
+    words = len(steps) * sets * -(-rows * together * config.oc_lanes // config.word_bytes)
     span = config.oc_lanes if view["MODE", "int32"] else config.oc_lanes * config.pixel_lanes
     return drained(config, view, places_, lanes, span) + Counter(
         multiplies=visits * config.ic_lanes * config.oc_lanes * config.pixel_lanes,
@@ -178,6 +181,8 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     sizes = [-(-len(pixels[start : start + most]) // together) for start in range(0, len(pixels), most)]
     steps, passes = taps[0] * taps[1] * view["KC", "blocks"], sum(sizes) * count
     old = -(-4 * lanes // config.word_bytes) if view["MODE", "accumulate"] else 0
+    # Pixels that pass at once, all of a stripe, are visited once.
+    visits = count * sum(size * (taps[0] * taps[1] * reads_of_tap if size > 1 else 1) for size in sizes)
     rows = config.weight_rows
     shared = 2 if view["MODE", "pairs"] and together > 1 else 1
     made = count * window(view, bytes_, 1, view["IN_BYTES"], taps, held * config.ic_lanes, reads_of_tap, shared)
@@ -188,7 +193,7 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     return drained(config, view, pixels, lanes, lanes) + Counter(
         multiplies=steps * passes * config.ic_lanes * lanes * together,
         accumulates=(steps + old * together) * passes * config.acc_lanes,
-        accumulator_visits=(taps[0] * taps[1] * reads_of_tap + old) * passes * config.acc_lanes,
+        accumulator_visits=(visits + old * passes) * config.acc_lanes,
         sram_read_input=made + old_values(config, view, pixels, lanes),
         sram_read_weights=weights,
     )

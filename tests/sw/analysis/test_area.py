@@ -23,6 +23,10 @@ def measured(name: str) -> tuple[Config, dict[str, Resources]]:
     return Config.from_dict(MEASURED[name]["config"]), netlist_resources(MEASURED[name]["cells"])
 
 
+SINCE = {"T16": 2 * 16}
+"""Block RAMs that a design would have today: T16 was synthesised when records of 32 rows were in LUTs."""
+
+
 @pytest.mark.parametrize("name", MEASURED)
 def test_measured(name: str) -> None:
     """Block RAMs are exact, block by block, and DSPs where lanes are powers of two; LUTs and flip-flops as near as the
@@ -32,7 +36,7 @@ def test_measured(name: str) -> None:
     assert blocks.keys() <= area.blocks.keys()
     lanes = (config.ic_lanes, config.oc_lanes, config.pixel_lanes)
     for block, taken in blocks.items():
-        assert area.blocks[block].bram == taken.bram
+        assert area.blocks[block].bram == taken.bram + SINCE.get(name, 0)
         if all(count & (count - 1) == 0 for count in lanes):
             assert area.blocks[block].dsp == taken.dsp
     whole = total({**area.blocks, **blocks}.values())
@@ -89,7 +93,7 @@ def test_the_microcoded_accelerator_has_no_estimate() -> None:
 
 def test_small() -> None:
     area = area_of(Config.load("small"))
-    assert (area.dsp, area.bram) == (85, 52)
+    assert (area.dsp, area.bram) == (85, 54)
     assert area.blocks["array"].dsp == 64 + 3 * 2 + 1 and area.blocks["vector"].dsp == 7 * 2
     assert area.lut == pytest.approx(28_760, rel=area.error)
     assert area_of(Config.load("small").replace(memory=Config().memory)) == area

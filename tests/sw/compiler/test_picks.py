@@ -83,7 +83,7 @@ def test_cycles() -> None:
         compile_network("zoo:decoder_tiny?depth=1&length=64", config.replace(parameters=count), effort=0)
         for count in (1, 3)
     )
-    assert (before.report().cycles, after.report().cycles) == (12_276, 11_848)
+    assert (before.report().cycles, after.report().cycles) == (12_244, 11_816)
     assert len(before.code.host_reasons) == 5 and not after.code.host_reasons
     assert after.report().host_work.cycles == before.report().host_work.starts * 5040 + 4191
 

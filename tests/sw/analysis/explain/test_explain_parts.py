@@ -11,7 +11,7 @@ import pytest
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, lanes_of
+from dovetail.isa.instructions.checks import View, lanes_of, lines_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Op, Unit, pack, unit_of
 from dovetail.isa.timing.array import ACCUMULATE, DRAIN, NOTHING, SETTLE, Free, matrix_reads, to_accumulator
 from dovetail.isa.timing.depthwise import Depthwise
@@ -60,6 +60,8 @@ def depthwise_of(config: Config, view: View) -> Depthwise:
         slide=view["MODE", "slide"],
         multiplier=view["MODE", "extra"] + 1,
         columns=1 << view["MODE", "columns"] if config.pixel_lanes > 1 else 1,
+        rows=1 + view["MODE", "rows"],
+        skip=1 + view["MODE", "skip"],
     )
 
 
@@ -70,12 +72,16 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     rows = depthwise.rows if depthwise else config.weight_rows
     if op == Op.MAT_MUL:
         rows = matrix_reads(config, transposed=bool(view["B_FORM", "transposed"]))
-    rows, records = (0, 0) if free.weights else (rows, lanes)
+    rows, records = (0, 0) if free.weights else (rows, lanes // config.records_at_once)
     together = config.pixel_lanes
     reads_of_group = together // 2 if view["MODE", "pairs"] and together > 1 else together
-    lines, pixels = 1, view["TILE", "height"] * view["TILE", "width"]
+    lines, pixels, dry = 1, view["TILE", "height"] * view["TILE", "width"], {0: False}
     if depthwise:
-        lines, pixels = view["TILE", "height"], view["TILE", "width"]
+        lines, pixels = lines_of(op, view), view["TILE", "width"]
+        dry = {
+            line: line < depthwise.before or (line - depthwise.before) % (depthwise.between + 1) > 0
+            for line in range(lines)
+        }
     stripe = view["STRIPE", "pixels"]
     sizes = [*[stripe] * (pixels // stripe), *[pixels % stripe] * (pixels % stripe > 0)] * lines
     kc, group = view["KC", "blocks"], view["KC", "group"] + 1
@@ -88,10 +94,10 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
     first = rows * steps[0] if free.steps else max(rows * steps[0], ACCUMULATE)
     found = {"steps": 0, "weights": first, "turnaround": 0, "partial_sums": 0, "requantise": 0}
     time = drained = 0
-    buffers = [0, 0]
+    buffers = [0] * config.stripe_buffers
     for block, number in stripes:
-        size = sizes[number]
-        begin = max(time, buffers.pop(0))
+        size, rests = sizes[number], dry[number // (len(sizes) // lines)]
+        begin = time if rests else max(time, buffers.pop(0))
         if view["MODE", "accumulate"] and not free.steps:
             begin = max(begin, drained + SETTLE) if drained else begin
             found["partial_sums"] += words * max(ceil_div(size, together) * together, together - 1 + ACCUMULATE)
@@ -99,7 +105,8 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
         for step, visit in enumerate(steps):
             passing = depthwise.passing(size) if depthwise else ceil_div(size, together) * max(reads_of_group, visit)
             passing = 0 if free.steps else passing
-            least = 0 if free.steps else ACCUMULATE if depthwise else visit - 1 + ACCUMULATE
+            least = visit - 1 + ACCUMULATE if size > together else max(visit, ACCUMULATE)
+            least = 0 if free.steps else ACCUMULATE if depthwise else least
             reads = records if number == step == 0 else 0
             if (block, number, step) != (*stripes[-1], len(steps) - 1):
                 reads += rows * steps[(step + 1) % len(steps)]
@@ -107,6 +114,8 @@ def windows(config: Config, op: Op, view: View, free: Free) -> dict[str, int]:
             found["weights"] += max(reads - passing, 0)
             found["turnaround"] += max(passing, reads, least) - max(passing, reads)
         time = sum(found.values()) - first
+        if rests:
+            continue
         channels = view["BLOCKS", "last"] if block == stripes[-1][0] else lanes_of(config, op, view)
         writes = depthwise.writes(channels) if depthwise else ceil_div(channels, config.requant_lanes)
         drained = max(drained, time + fill) + (0 if free.results else size * writes)
@@ -140,7 +149,8 @@ def test_lanes_one_by_one(seed: int) -> None:
     depthwise = op == Op.DEPTH_CONV
     inputs = 1 if depthwise else config.ic_lanes
     pixels = view["TILE", "height"] * view["TILE", "width"]
-    steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"] * (1 if depthwise else view["KC", "blocks"])
+    steps = view["GEOMETRY", "kh"] * view["GEOMETRY", "kw"]
+    steps *= 1 + view["MODE", "rows"] if depthwise else view["KC", "blocks"]
     blocks = [lanes_of(config, op, view)] * (view["BLOCKS", "count"] - 1) + [view["BLOCKS", "last"]]
     macs = sum(pixels * steps * channels * inputs for channels in blocks)
     assert array_macs(config, op, view) == macs
@@ -211,8 +221,9 @@ def test_convolution_by_hand() -> None:
     parts = split(config, Op.CONV, view, Fraction(12, 16))
     # Six steps of 64 slots; 16 * 20 of them have an output channel, 12 * 20 an input channel as well.
     assert (parts["multiply"], parts["input_lanes"], parts["output_lanes"]) == (3, 5 - 3, 6 - 5)
-    # The first weights; then a window a step: 10 reads where a block's records come as well, else 2, in the last none.
-    assert parts["weights"] == 3 + (9 + 1) + (9 + 1) + 9
+    # The first weights; then a window a step: 6 reads where a block's records come as well, two of them in each of
+    # four, else 2, in the last none.
+    assert parts["weights"] == 3 + (5 + 1) + (5 + 1) + 5
     assert parts["turnaround"] == 1 + 1 + 2
 
 

@@ -38,7 +38,7 @@ def check_outputs(network: SystemNetwork) -> None:
 
 @pytest.mark.parametrize(
     "name, configs, cycles, alone",
-    [("resnet8", (TINY, TINY), 861_980, 1_648_937), ("dscnn", (TINY, WIDE), 106_465, 110_951)],
+    [("resnet8", (TINY, TINY), 861_980, 1_648_937), ("dscnn", (TINY, WIDE), 107_246, 110_832)],
     ids=["alike", "mixed"],
 )
 def test_one_inference_on_two_accelerators(name: str, configs: tuple[Config, ...], cycles: int, alone: int) -> None:
@@ -96,7 +96,7 @@ def test_accelerators_of_one_kind_begin_one_after_the_other() -> None:
 def test_accelerators_go_on_while_the_host_computes_a_layer() -> None:
     network = plan_network(graph_of("attention_block"), system_of(TINY, WIDE), effort=0, host=HOST)
     check_outputs(network)
-    assert (network.times.cycles, network.host_cycles, network.alone) == (20_665, 12_288, {"a0": 27_015, "a1": 20_665})
+    assert (network.times.cycles, network.host_cycles, network.alone) == (20_620, 12_288, {"a0": 27_015, "a1": 20_620})
     (layer,) = (n for n, job in enumerate(network.plan.jobs) if isinstance(job, HostJob))
     assert "softmax" in network.plan.tasks[layer].nodes
     begins, ends = network.times.origins[layer], network.times.ends[layer]
@@ -106,7 +106,7 @@ def test_accelerators_go_on_while_the_host_computes_a_layer() -> None:
     assert meanwhile == [network.plan.tasks[layer].nodes[0], "value"]
 
 
-@pytest.mark.parametrize("configs, cycles", [((TINY,), 76_337), ((TINY, WIDE), 59_194)], ids=["one", "mixed"])
+@pytest.mark.parametrize("configs, cycles", [((TINY,), 76_337), ((TINY, WIDE), 59_164)], ids=["one", "mixed"])
 def test_other_inferences_go_on_while_the_host_computes_a_layer(configs: tuple[Config, ...], cycles: int) -> None:
     system = system_of(*configs)
     network = plan_network(graph_of("attention_block"), system, effort=0, mode="throughput", inferences=4, host=HOST)
