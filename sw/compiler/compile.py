@@ -27,7 +27,8 @@ class Layer:
     """A layer on the accelerator, for reports.
 
     ``macs``; ``least_bytes``: input, weights, biases and output moved once; ``moved_bytes``: what the program moves;
-    ``segment``: the program's part it is in; ``tiles``: a convolution's tiling in words.
+    ``segment``: the program's part it is in; ``tiles``: a convolution's tiling in words, and the bands of a layer that
+    runs band by band.
     """
 
     name: str
@@ -196,7 +197,7 @@ def _layers(
             macs=graph.macs(node),
             least_bytes=least_bytes(graph, node),
             moved_bytes=sum(emitter.moved.get(first + part, 0) for part in parts),
-            tiles="" if tiling is None else f"{tiling}" + f", {len(parts)} bands" * (len(parts) > 1),
+            tiles=", ".join([f"{tiling}"] * (tiling is not None) + [f"{len(parts)} bands"] * (len(parts) > 1)),
         )
 
 

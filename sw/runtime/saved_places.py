@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dovetail.isa.instructions.checks import View
@@ -44,12 +44,14 @@ def transfers(operations: Operations, layers: Mapping[int, int]) -> Iterator[Tra
 
 @dataclass(frozen=True)
 class Places:
-    """``where``: addresses by tensor as the file has them; constants end at ``constants``, tensors at ``end``."""
+    """``where``: addresses by tensor as the file has them; constants end at ``constants``, tensors at ``end``. Layers
+    that are ``banded`` may have bands of tensors anywhere between."""
 
     partition: Partition
     where: Mapping[str, int]
     constants: int
     end: int
+    banded: Set[str] = frozenset()
 
     def check(self, nodes: Sequence[ir.Node], moved: Sequence[Transfer]) -> None:
         """Raises Unfit unless all of it is true; ``nodes``: of the layers, by number; ``moved``: by the stream."""
@@ -75,7 +77,7 @@ class Places:
                 end = max(end, whole + memory.align(self._tensors[root].bytes))
             if not fits or end > self.end:
                 raise Unfit(f"address {address:#x} of {name!r}")
-        if memory.align(end) != self.end:
+        if memory.align(end) != self.end and not self.banded:
             raise Unfit(f"stream_offset {self.end:#x} instead of {memory.align(end):#x}")
 
     def _constants(self) -> dict[str, int]:
@@ -117,6 +119,8 @@ class Places:
                     stored[root] = stored.get(root, 0) + (transfer.size if transfer.unit == Unit.STORE else 0)
                     break
             else:
+                if node.name in self.banded and self.constants <= transfer.first <= transfer.last <= self.end:
+                    continue
                 what = "loads" if transfer.unit == Unit.LOAD else "stores"
                 raise Unfit(f"addresses: {node.name!r} {what} {transfer.first:#x}..{transfer.last:#x}")
         updates = [one.node for one in self.partition.updates.values()]

@@ -38,9 +38,10 @@ from dovetail.sw.runtime.container import NETWORK_STEP
 from dovetail.sw.runtime.saved_places import Places, Transfer, Unfit, transfers
 
 _TILING = re.compile(
-    r"(\d{1,9}) rows(?: x (\d{1,9}) columns)? x (\d{1,9}) of (\d{1,9}) channels, (?:rows|channels) outer,"
-    r" buffers \d/\d/\d"
+    r"(\d{1,9}) rows(?: x (\d{1,9}) columns)? x (\d{1,9}) of (\d{1,9}) channels, (?:rows|channels|passes) outer,"
+    r" buffers \d{1,4}/\d{1,4}/\d{1,4}(?:, \d{1,9} bands)?"
 )
+_BANDS = re.compile(r"\d{1,9} bands")
 
 
 def load_program(path: str | Path, config: Config | None = None) -> CompiledNetwork:
@@ -110,7 +111,8 @@ def _code_of(program: Program, network: ir.Graph) -> Code:
     _check("moved_bytes", [layer.moved_bytes for layer in layers], sizes)
     constants = np.frombuffer(program.constants, np.uint8)
     nodes = {node.name: node for node in graph.nodes}
-    places = Places(divided, data["addresses"], len(constants), program.stream_offset)
+    banded = {layer.name for layer in layers if layer.tiles.endswith(" bands")}
+    places = Places(divided, data["addresses"], len(constants), program.stream_offset, banded)
     order = [nodes[layer.name] for layer in layers]
     places.check(order, moved)
     least, most = places.least(order, keep=options.keep_tensors)
@@ -177,7 +179,7 @@ def _check_layers(layers: Sequence[Layer], graph: ir.Graph, nodes: Sequence[ir.N
 def _is_tiling(text: Any, graph: ir.Graph, node: ir.Node) -> bool:
     """Whether a layer may be cut as a text says (`dovetail.sw.compiler.plan.schedule.Tiling`)."""
     if not isinstance(node, ir.Conv | ir.Depthwise | ir.MatMul):
-        return bool(text == "")
+        return bool(text == "" or _BANDS.fullmatch(text))
     found = _TILING.fullmatch(text)
     if found is None:
         return False

@@ -178,7 +178,7 @@ def test_cycles() -> None:
     divided = partition(graph, SQUARE, Options())
     assert divided.im2col
     before, after = (Draft(one, Way(1, True, by_bank=True)).cycles({}, None) for one in (divided, divided.im2col))
-    assert (before, after) == (1_065_333, 1_058_323)
+    assert (before, after) == (1_048_760, 1_041_790)
 
 
 def test_the_array_computes_beside_the_copies() -> None:
@@ -193,9 +193,15 @@ def test_the_array_computes_beside_the_copies() -> None:
     assert 2 * array[0] < vector[-1]
 
 
-def test_a_saved_program_has_it(tmp_path: Path) -> None:
-    compiled = compile_network("zoo:mobilenet_v1?resolution=64", SQUARE)
+@pytest.mark.parametrize(
+    ("network", "sram", "bands"),
+    [("mobilenet_v1?resolution=64", 64, True), ("mobilenet_v2", 256, True), ("dscnn", 64, False)],
+)
+def test_a_saved_program_has_it(network: str, sram: int, bands: bool, tmp_path: Path) -> None:
+    """At once or in bands, and the last layer in passes between tiles."""
+    compiled = compile_network(f"zoo:{network}", SQUARE.replace(sram=sram << 10, banks=None))
     assert kinds(compiled.code)[0] == "im2col"
+    assert compiled.code.layers[0].tiles.endswith(" bands") == bands
     compiled.save(tmp_path / "program.dvt")
     read = load_program(tmp_path / "program.dvt")
     assert read.report().layers == compiled.report().layers
@@ -224,4 +230,4 @@ def test_along_rows(config: Config, rows: int, shape: tuple[int, int, int], para
 def test_the_array_takes_fewer_cycles_along_rows() -> None:
     """147 of 160 lanes have a tap instead of 147 of 224."""
     report = compile_network(along_rows((32, 32, 3), size=7, stride=2), SIXTEEN, effort=0).report()
-    assert (report.cycles, report.macs) == (11_440, 16 * 16 * 147 * 40)
+    assert (report.cycles, report.macs) == (11_428, 16 * 16 * 147 * 40)
