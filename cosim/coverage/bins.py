@@ -100,7 +100,7 @@ class Operation:
         config = self.config
         if not self.row.depthwise:
             return config.stripe
-        return config.stripe_rows // config.depthwise_visits(sets_of(self.op, self.view))
+        return config.depthwise_pixels(sets_of(self.op, self.view))
 
     @property
     def last_tap(self) -> int:

@@ -9,7 +9,7 @@ from dovetail.hw.array.multiply_accumulate import SUM
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.array.requantiser import Requantiser
-from dovetail.hw.array.weights import Record, record_groups
+from dovetail.hw.array.weights import Record
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
@@ -58,7 +58,7 @@ class Drain(wiring.Component):
         self.config = config
         self.span = config.acc_lanes if config.depth_conv else config.oc_lanes
         self.groups = ceil_div(self.span, config.requant_lanes)
-        self.rows = record_groups(config)
+        self.rows = config.record_groups
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),

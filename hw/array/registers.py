@@ -182,7 +182,7 @@ class ArrayRegisters(wiring.Component):
                     for n in range(1, config.depthwise_sets + 1):
                         of_pixel = config.depthwise_visits(n)
                         with m.Case(n - 1):
-                            m.d.comb += [visits.eq(of_pixel), most_pixels.eq(config.stripe_rows // of_pixel)]
+                            m.d.comb += [visits.eq(of_pixel), most_pixels.eq(config.depthwise_pixels(n))]
                 with m.Switch(regs.MODE.extra):
                     with m.Case(0):
                         whole = config.oc_lanes * (regs.KC.group + 1)

@@ -9,11 +9,10 @@ from amaranth.utils import exact_log2
 from dovetail.hw.array.loops import Load, reads_at_most
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
-from dovetail.hw.array.registers import ArrayOperation, most_visits
+from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import RECORD_BYTES, Config
 from dovetail.isa.timing.memory import SRAM_READ
 
@@ -37,14 +36,6 @@ class Record(data.Struct):
     bias: unsigned(32)
     mult: unsigned(31)
     shift: unsigned(6)
-
-
-def record_groups(config: Config) -> int:
-    """Rows of records of a block, at most: channels that leave together begin a row."""
-    rows = ceil_div(config.oc_lanes, config.requant_lanes)
-    if not config.depth_conv:
-        return rows
-    return max(rows * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * most_visits(config))
 
 
 def weight_lanes(config: Config) -> int:
@@ -90,12 +81,12 @@ class RecordMemory(wiring.Component):
         m = Module()
         record = self.layout.elem_shape.as_shape().size
         m.submodules.cells = cells = block_ram(width=self.layout.size, depth=self.rows)
-        if self.rows > LUT_ROWS:
+        deep = self.rows > LUT_ROWS
+        if deep:
             cells.attrs["ram_style"] = "block"
         write = cells.write_port(granularity=record)
         m.d.comb += [write.en.eq(self.lanes), write.addr.eq(self.row), write.data.eq(self.records)]
         # What block RAM has read comes late in its cycle.
-        deep = self.rows > LUT_ROWS
         addr = self.read if deep else Signal.like(self.read)
         row = read_row(m, cells, name="row", addr=addr, en=self.look, platform=platform)
         with m.If(self.look):
@@ -155,7 +146,7 @@ class ArrayWeights(wiring.Component):
         # Bits that a weight is held in until it is in use. It is nine if a matrix' zero point is taken off before: then
         # there is one subtractor per byte of a word. For Verilator it comes off in use; narrow registers are quicker.
         self.held = MATRIX_WEIGHT if config.matmul and operand != WIDE_OPERAND else 8
-        self.groups = record_groups(config)
+        self.groups = config.record_groups
         super().__init__(
             {
                 "operation": In(ArrayOperation(config)),

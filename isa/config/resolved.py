@@ -358,6 +358,10 @@ class Config:
         """Rows of accumulators per pixel of a depthwise convolution with so many weight sets: a set per pixel lane."""
         return ceil_div(sets, self.pixel_lanes)
 
+    def depthwise_pixels(self, sets: Count) -> Count:
+        """Pixels of a stripe of such a convolution, at most."""
+        return self.stripe_rows // self.depthwise_visits(sets)
+
     def depthwise_span(self, *, int32: bool) -> int:
         """Channels of a pixel of a depthwise convolution that leave together: a row of accumulators, as int32 a set."""
         return self.oc_lanes if int32 else self.acc_lanes
@@ -367,6 +371,15 @@ class Config:
         """Requantisation records of a read: those of a word, or fewer, so that they go side by side to the lanes of the
         requantiser."""
         return gcd(self.word_bytes // RECORD_BYTES, self.requant_lanes, self.oc_lanes)
+
+    @property
+    def record_groups(self) -> int:
+        """Groups of ``requant_lanes`` records that a block has, at most: channels that leave together begin one."""
+        groups = ceil_div(self.oc_lanes, self.requant_lanes)
+        if not self.depth_conv:
+            return groups
+        of_row = ceil_div(self.acc_lanes, self.requant_lanes)
+        return max(groups * self.depthwise_sets, of_row * self.depthwise_visits(self.depthwise_sets))
 
     def param_rows(self, lanes: int) -> int:
         """SRAM words that hold the 16-byte requantisation records of ``lanes`` channels."""

@@ -10,7 +10,7 @@ reads the bytes that all of these need at once, a cycle per pixel, or per two of
 meet the weights of one block per cycle. While they do, the next pixels are read.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -154,9 +154,9 @@ class Dry:
         return self.work, (*_since(others, self.work), max(latest - self.work, -SETTLE))
 
 
-def _since(drained: Sequence[int], time: int) -> Iterator[int]:
+def _since(drained: Sequence[int], time: int) -> list[int]:
     """When all but the latest stripe have drained, from ``time`` on."""
-    return (max(end - time, -1) for end in drained)
+    return [max(end - time, -1) for end in drained]
 
 
 def in_turn(parts: Sequence[tuple[Advance, int]]) -> Advance:

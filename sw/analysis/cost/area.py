@@ -31,7 +31,7 @@ BRAM_ROWS = 512
 DISTRIBUTED_ROWS = 32
 """Rows of the largest look-up table that becomes distributed RAM."""
 RECORD_ROWS = 16
-"""The same of the memory of requantisation records."""
+"""The same of the memory of requantisation records, ``LUT_ROWS`` of the hardware."""
 DEEPEST_ROWS = 16 << 10
 """Rows of a block RAM of one bit."""
 ACCUMULATOR_PORTS = 2
@@ -197,9 +197,6 @@ def brams(config: Config) -> Mapping[str, int]:
     rows = config.bank_bytes // config.word_bytes // 2
     # Of a block RAM's 36 bits 32 count, as a byte is written by itself, and half as many for twice the words.
     bank = 2 * ceil_div(config.word_bytes, 4) * ceil_div(rows, BRAM_ROWS)
-    rows, records = config.depthwise_visits(config.depthwise_sets), ceil_div(config.oc_lanes, config.requant_lanes)
-    if config.depth_conv:
-        records = max(records * config.depthwise_sets, ceil_div(config.acc_lanes, config.requant_lanes) * rows)
     page = ceil_div(max(config.bus, 64), BRAM_BITS) * ceil_div(2 * PAGE_BYTES // (max(config.bus, 64) // 8), BRAM_ROWS)
     accumulators = ACCUMULATOR_PORTS * ceil_div(32 * config.acc_lanes, BRAM_BITS)
     table = TABLE_BYTES // table_lanes(config) > DISTRIBUTED_ROWS
@@ -208,7 +205,7 @@ def brams(config: Config) -> Mapping[str, int]:
     tables += config.softmax * (2 * ceil_div(config.vector_lanes, 4) + 2)
     lines = ceil_div((config.kernel_rows - 1) * 8 * config.depthwise_sets * config.oc_lanes, BRAM_BITS)
     lines *= ceil_div(ROW_STEPS * config.line_words, BRAM_ROWS)
-    kept = 2 * config.requant_lanes if config.stripe_buffers * records > RECORD_ROWS else 0
+    kept = 2 * config.requant_lanes if config.stripe_buffers * config.record_groups > RECORD_ROWS else 0
     return {
         "control": page,
         "memory": config.banks * bank,

@@ -50,6 +50,15 @@ class _Window(NamedTuple):
     pad_left: int
 
 
+class _Steps(NamedTuple):
+    """Bytes in SRAM between a tile's lines and between its pixels: of its input, and of its output."""
+
+    line: int
+    pixel: int
+    out_line: int
+    out_pixel: int
+
+
 class _Piece(NamedTuple):
     """What tiles have in common whose addresses differ: the form of their instructions, the bytes of input, weights and
     output that each of these claims."""
@@ -216,13 +225,13 @@ class ConvCode:
                         start = self._input(self.source.memory, window, part[0])
                         task.loads.append(Transfer(start, input_at, *self._load(window, part[1])))
                 places = input_at + skip, output[0], weights_at, above
-                lines = self._lines(window, part[1]), self._out_line(area, output[1])
+                steps = self._steps(area, window, part[1], output[1])
                 for run in runs:
                     for band in self._bands(area, run, channels):
                         of = self._window(band)
-                        piece = self._piece(band, of, lines, run, channels, turn, part[1], output[1])
-                        seen = (of.row - window.row) * lines[0] + (of.column - window.column) * self._pixel(part[1])
-                        made = (band.row - area.row) * lines[1] + (band.column - area.column) * output[1]
+                        piece = self._piece(band, of, steps, run, channels)
+                        seen = (of.row - window.row) * steps.line + (of.column - window.column) * steps.pixel
+                        made = (band.row - area.row) * steps.out_line + (band.column - area.column) * steps.out_pixel
                         addresses = places[0] + seen, places[1] + made, *places[2:]
                         task.computes += self._computes(piece, run, turn, *addresses)
                 if stores and turn == len(self.passes) - 1:
@@ -259,13 +268,12 @@ class ConvCode:
         extent = layer.extent(area.rows, area.columns)
         return stripe_of(self.config, layer, extent, run.channels, seen, self.tiling.best_stripe)
 
-    def _pixel(self, part: int) -> int:
-        """Bytes between the pixels of the input in SRAM, of which ``part`` channels are loaded."""
-        return part if self.source.sram is None else self.source.pitch
-
-    def _lines(self, window: _Window, part: int) -> int:
-        """Bytes between the rows of a tile's input in SRAM."""
-        return self._pixel(part) * (window.columns if self.source.sram is None else self.layer.width)
+    def _steps(self, area: Area, window: _Window, part: int, out_pixel: int) -> _Steps:
+        """Of a tile, ``part`` channels of whose input are loaded."""
+        inside = self.source.sram is not None
+        pixel = self.source.pitch if inside else part
+        line = pixel * (self.layer.width if inside else window.columns)
+        return _Steps(line, pixel, self._out_line(area, out_pixel), out_pixel)
 
     def _output(self, number: int, area: Area, col: tuple[int, int]) -> tuple[int, int]:
         """(SRAM address, bytes between pixels) of the results of a tile."""
@@ -333,25 +341,14 @@ class ConvCode:
             reads = *reads, (target, out_bytes)
         return [Compute(form, addresses, reads, (target, out_bytes))]
 
-    def _piece(
-        self,
-        area: Area,
-        window: _Window,
-        lines: tuple[int, int],
-        run: Run,
-        channels: int,
-        turn: int,
-        part: int,
-        out_pixel: int,
-    ) -> _Piece:
-        """Of a tile's area, with so many bytes between the ``lines`` of its input and its output: a run of its output
-        channels, of the input ``channels`` that count, ``part`` loaded; bytes between the pixels of the output."""
-        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left, *lines
-        key = *sizes, run.channels, *run[3:], turn, out_pixel
+    def _piece(self, area: Area, window: _Window, steps: _Steps, run: Run, channels: int) -> _Piece:
+        """Of a tile's area: a run of its output channels, of the input ``channels`` that count."""
+        sizes = area.rows, area.columns, window.rows, window.pad_top, window.columns, window.pad_left, *steps
+        key = *sizes, run.channels, *run[3:], channels
         piece = self._pieces.get(key)
         if piece is None:
             layer = self.layer
-            registers = self._registers(area, window, lines, run, channels, turn, self._pixel(part), out_pixel)
+            registers = self._registers(area, window, steps, run, channels)
             addresses = ("IN_ADDR", "OUT_ADDR", "W_ADDR", "B_ADDR")[: 3 + bool(self.matrix)]
             form = Form(Unit.ARRAY, layer.op, registers, addresses)
             piece = _Piece(form, registers["IN_BYTES"], registers["W_BYTES"], registers["OUT_BYTES"])
@@ -379,22 +376,12 @@ class ConvCode:
         steps = layer.stride if layer.mode == "depthwise" and layer.taps[1] == 1 else layer.dilation
         return layer.turned(*steps)[1] * pixel
 
-    def _registers(
-        self,
-        area: Area,
-        window: _Window,
-        lines: tuple[int, int],
-        run: Run,
-        channels: int,
-        turn: int,
-        pixel: int,
-        out_pixel: int,
-    ) -> dict[str, int]:
+    def _registers(self, area: Area, window: _Window, steps: _Steps, run: Run, channels: int) -> dict[str, int]:
         """Of a run's instructions, but for addresses."""
         layer, config, count = self.layer, self.config, run.channels
         grouped = layer.mode == "grouped"
         _, rows, pad_top, _, columns, pad_left = window
-        line, out_line = lines
+        line, pixel, out_line, out_pixel = steps
         across = 1 if layer.packed else layer.kernel[1]
         reach = (area.columns - 1) * layer.stride[1] + (across - 1) * layer.dilation[1] + 1
         check_padding(config, (0, pad_left, 0, max(0, reach - pad_left - columns)), pixel)

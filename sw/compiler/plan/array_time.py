@@ -23,7 +23,7 @@ def longest_stripe(config: Config, layer: ConvLayer) -> int:
     """The most pixels of a stripe."""
     if layer.mode != "depthwise":
         return config.stripe - (config.stripe % 2 if layer.pairs else 0)
-    pixels = config.stripe_rows // config.depthwise_visits(layer.sets)
+    pixels = config.depthwise_pixels(layer.sets)
     return pixels if layer.rows == 1 else min(pixels, longest_line(config, layer.slide))
 
 

@@ -34,7 +34,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     sets = _sets(rng, config, op, mode, paired=paired)
     values["KC"] = pack(unit, "KC", blocks=1, group=sets - 1)
     lanes = lanes_of(config, op, View(unit, sequence(unit, values)))
-    stripe = config.stripe_rows // config.depthwise_visits(sets) if row.depthwise else config.stripe
+    stripe = config.depthwise_pixels(sets) if row.depthwise else config.stripe
     kh, kw = _kernel(rng, config, op, mode)
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
     channels = (count - 1) * lanes + last
