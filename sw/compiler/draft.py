@@ -426,9 +426,12 @@ def _on_less(partition: Partition, drafts: Sequence[Draft], way: Way) -> Iterato
         try:
             found = _drafts(inner, (way for way in ways if not way.effort and not way.rows))
             least, along = _price(found), list[Draft]()
-            if least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price:
+            near = least <= NEAR * price or least - found[-1].cascades[1] <= NEAR * price
+            if near:
                 found += _drafts(inner, (way for way in ways if way.effort))
-                along = _drafts(inner, (way for way in ways if way.rows)) + _with_im2col(inner, way)
+                along = _drafts(inner, (way for way in ways if way.rows))
+            if near or not partition.options.effort:
+                along += _with_im2col(inner, way)
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]
