@@ -145,6 +145,7 @@ def emit(draft: Draft) -> Code:
     address = placed.end
     segments: list[SegmentCode] = []
     layers: list[Layer] = []
+    order = {node.name: number for number, node in enumerate(divided.graph.nodes)}
     first = 0
     for number, segment in enumerate(draft.segments):
         emitter = draft.emitted(number)
@@ -152,6 +153,7 @@ def emit(draft: Draft) -> Code:
         bands: dict[str, list[int]] = {}  # the numbers of a layer's nodes
         for index, node in enumerate(segment.nodes):
             bands.setdefault(band_of.get(node.name, node.name), []).append(index)
+        bands = dict(sorted(bands.items(), key=lambda item: order[item[0]]))
         places = {first + index: len(layers) + n for n, parts in enumerate(bands.values()) for index in parts}
         layers += _layers(divided.graph, segment, emitter, number, first, bands)
         before, loads = entry_words(draft.partition.config, draft.kept(number, first))

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeGuard
@@ -284,21 +284,32 @@ class Draft:
             found, less = choose(partition.config, partition.graph, segment.links(), traffic)
             cascades += found
             saved += less
-        return cascades, saved
+        return (cascades, saved) if saved > 0 else ([], 0)
 
     def cascaded(self) -> Draft | None:
-        """The same in which they do; None if that hardly saves anything."""
-        cascades, saved = self.cascades
-        return self._banded(cascades) if saved > 0 else None
+        """The same in which they do; None if there are none."""
+        cascades, _ = self.cascades
+        return self._banded(cascades) if cascades else None
 
     def in_bands(self) -> Iterator[Draft]:
-        """The same in which layers with im2col run band by band, and the others of `cascades` too, or not."""
-        pairs = [] if self.way.wide else in_turn(self.partition.graph, self.partition.config)
-        cascades, saved = self.cascades
-        inside = {node.name for cascade in cascades for node in cascade.nodes}
-        more = [one for one in pairs if inside.isdisjoint(node.name for node in one.nodes)]
-        for found in (pairs, cascades + more if saved > 0 else []):
-            if found and (draft := self._banded(found)):
+        """The same in which layers with im2col run band by band, and beside them no others, those of `cascades`, or
+        those without im2col, as then other tensors stay in SRAM."""
+        partition = self.partition
+        if not partition.before:
+            return
+        layers, partly = [list[Cascade]()], partition.options.effort > 0
+        if not self.way.wide:
+            layers = in_turn(partition.graph, partition.config, partition.before.graph, partly=partly)
+        own, _ = self.cascades
+        plain = list[Cascade]()
+        with suppress(CompileError):
+            plain, _ = Draft(partition.before, self.way._replace(im2col=False)).cascades
+        copied = {node.name for pairs in layers for pair in pairs for node in pair.nodes}
+        plain = [one for one in plain if copied.isdisjoint(node.name for node in one.nodes)]
+        for pairs, cascades in product(layers, [[], own, plain] if own != plain else [[], own]):
+            inside = {node.name for cascade in cascades for node in cascade.nodes}
+            wanted = [*cascades, *(one for one in pairs if inside.isdisjoint(node.name for node in one.nodes))]
+            if wanted and (draft := self._banded(wanted)):
                 yield draft
 
     def _banded(self, cascades: Sequence[Cascade]) -> Draft | None:

@@ -21,10 +21,17 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True)
 class Cascade:
-    """``nodes`` that follow one another, in ``bands`` of rows of what the last one makes."""
+    """``nodes`` that follow one another, in ``bands`` of rows of what the last one makes; in some of them, ``plain``, by
+    number, the node ``instead`` makes these rows from what the first one reads."""
 
     nodes: tuple[ir.Node, ...]
     bands: int
+    instead: ir.Node | None = None
+    plain: frozenset[int] = frozenset()
+
+    def nodes_of(self, band: int) -> tuple[ir.Node, ...]:
+        """Those of a band."""
+        return (self.instead,) if self.instead and band in self.plain else self.nodes
 
 
 def is_local(graph: ir.Graph, node: ir.Node) -> bool:
@@ -106,13 +113,14 @@ def _cut(
 ) -> Iterator[ir.Node]:
     """A cascade's nodes, band by band, then the concatenation; adds their tensors."""
     result = cascade.nodes[-1].outputs[0]
-    made = {node.outputs[0] for node in cascade.nodes}
     results, copies = list[str](), list[ir.Copy]()
-    for rows in bands_of(graph, cascade):
-        extents = needed(graph, cascade.nodes, rows)
+    for band, rows in enumerate(bands_of(graph, cascade)):
+        nodes = cascade.nodes_of(band)
+        made = {node.outputs[0] for node in nodes}
+        extents = needed(graph, nodes, rows)
         assert extents
         names = {name: _part(tensors, graph.tensors[name], extents[name]) for name in made}
-        for node in cascade.nodes:
+        for node in nodes:
             out = node.outputs[0]
             first, count = input_rows(graph, node, extents[out])
             inputs = []

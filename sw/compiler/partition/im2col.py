@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
@@ -30,35 +31,53 @@ Form = tuple[tuple[ir.Im2col, ir.Conv], ir.Tensor]
 """What takes the place of a convolution, and the tensor between."""
 
 
-def with_im2col(graph: ir.Graph, config: Config, host: Collection[str]) -> ir.Graph:
-    """The graph in which convolutions have this form where it should take fewer cycles; the graph itself if there are
-    none. ``host``: names of nodes that the host computes."""
+def with_im2col(graph: ir.Graph, config: Config, host: Collection[str], *, partly: bool) -> ir.Graph:
+    """The graph in which convolutions have this form where it should take fewer cycles, in all of their rows or also
+    ``partly``; the graph itself if there are none. ``host``: names of nodes that the host computes."""
     if config.serial or not config.vector:
         return graph
     others, added = dict[str, list[ir.Node]](), list[ir.Tensor]()
     for node in graph.nodes:
         if not isinstance(node, ir.Conv) or node.name in host or not _suits(node):
             continue
-        least = layer_cycles(config, layer_of(config, graph, node))
+        least: tuple[float, int] = layer_cycles(config, layer_of(config, graph, node)), 0
         for nodes, copied in _forms(graph, node):
-            if (cycles := _cycles(config, graph, nodes, copied)) < least:
-                least, others[node.name] = cycles, list(nodes)
+            with_copied = replace(graph, tensors={**graph.tensors, copied.name: copied})
+            work = _Work.of(config, with_copied, nodes, node)
+            cycles, count = work.best(BANDS, partly=partly)
+            if (cycles, count * work.vector) < least:
+                least, others[node.name] = (cycles, count * work.vector), list(nodes)
                 added.append(copied)
     return with_others(graph, others, added)
 
 
-def in_turn(graph: ir.Graph, config: Config) -> list[Cascade]:
+def in_turn(graph: ir.Graph, config: Config, before: ir.Graph, *, partly: bool) -> list[list[Cascade]]:
     """Copies and convolutions in bands of rows: then the copies of some rows run beside the convolution of those
-    before, and take little SRAM. Not where a band would see nothing but padding."""
-    found = list[Cascade]()
+    before, and take little SRAM. Not where a band would see nothing but padding.
+
+    With ``partly``, where the array would wait for the copies of all bands, only some are copied, between others that
+    are computed as in the graph ``before``; both ways are given where it is close.
+    """
+    every, some = list[Cascade](), list[Cascade]()
     for copies, single in pairwise(graph.nodes):
-        if isinstance(copies, ir.Im2col):
+        if isinstance(copies, ir.Im2col) and isinstance(single, ir.Conv):
             copied, result = graph.tensors[copies.outputs[0]], graph.tensors[single.outputs[0]]
             bands = max(ceil_div(SHARE * copied.bytes, config.sram), BANDS)
             cascade = Cascade((copies, single), min(bands, result.nhwc[1]))
-            if all(needed(graph, cascade.nodes, rows) for rows in bands_of(graph, cascade)):
-                found.append(cascade)
-    return found
+            if not all(needed(graph, cascade.nodes, rows) for rows in bands_of(graph, cascade)):
+                continue
+            every.append(cascade)
+            plain = next(node for node in before.nodes if node.name == single.name)
+            assert isinstance(plain, ir.Conv)
+            _, count = _Work.of(config, graph, (copies, single), plain).best(cascade.bands, partly=partly)
+            some.append(replace(cascade, instead=plain, plain=_spread(cascade.bands - count, cascade.bands)))
+    plain_bands = max((len(cascade.plain) for cascade in some), default=0)
+    return [every] if not plain_bands else [every, some] if plain_bands == 1 else [some]
+
+
+def _spread(count: int, of: int) -> frozenset[int]:
+    """So many numbers below another one, as far apart as can be, the first one among them."""
+    return frozenset(number for number in range(of) if number * count % of < count)
 
 
 def _suits(node: ir.Conv) -> bool:
@@ -98,10 +117,27 @@ def _forms(graph: ir.Graph, node: ir.Conv) -> Iterator[Form]:
         yield (copies, single), copied
 
 
-def _cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Im2col, ir.Conv], copied: ir.Tensor) -> int:
-    """Of array and vector unit beside each other, about."""
-    copies, single = nodes
-    with_copied = replace(graph, tensors={**graph.tensors, copied.name: copied})
-    array = layer_cycles(config, layer_of(config, with_copied, single))
-    vector = im2col_cycles(config, copies, copied.shape)
-    return max(array, vector) + min(array, vector) // BANDS
+class _Work(NamedTuple):
+    """About the cycles that a layer takes: its copies, and the array with them and without."""
+
+    vector: int
+    array: int
+    plain: int
+
+    @classmethod
+    def of(cls, config: Config, graph: ir.Graph, nodes: tuple[ir.Im2col, ir.Conv], plain: ir.Conv) -> _Work:
+        copies, single = nodes
+        array, without = (layer_cycles(config, layer_of(config, graph, node)) for node in (single, plain))
+        return cls(im2col_cycles(config, copies, graph.tensors[copies.outputs[0]].shape), array, without)
+
+    def best(self, bands: int, *, partly: bool) -> tuple[float, int]:
+        """The fewest cycles of array and vector unit beside each other, and the number of copied bands with which they
+        take these: all, or with ``partly`` fewer. The first band waits for its copies, if it has any, and nothing is
+        copied beside the last one."""
+
+        def cycles(count: int) -> float:
+            waits = self.vector if count == bands else 0
+            array = waits + count * self.array + (bands - count) * self.plain
+            return max(array, count * self.vector + self.array) / bands
+
+        return min((cycles(count), count) for count in range(1 if partly else bands, bands + 1))

@@ -38,6 +38,7 @@ class Partition:
         the state that it is the next value of.
     band_of: of nodes that compute some rows only, by name, the node of ``whole``'s graph that they are a band of.
     whole: the same without bands.
+    before: the same before kernels became channels, where some did.
     given: what is settled about system memory.
     """
 
@@ -51,6 +52,7 @@ class Partition:
     roots: dict[str, str]
     band_of: Mapping[str, str] = field(default_factory=dict)
     whole: Partition | None = None
+    before: Partition | None = None
     given: Given = field(default_factory=Given)
 
     def executed(self, step: Step) -> list[ir.Node]:
@@ -90,11 +92,11 @@ class Partition:
     @cached_property
     def im2col(self) -> Partition | None:
         """The same where kernels of first layers become channels; None if that pays for none, or one would not fit."""
-        graph = with_im2col(self.graph, self.config, self.reasons)
+        graph = with_im2col(self.graph, self.config, self.reasons, partly=self.options.effort > 0)
         if graph is self.graph or host_reasons(self.config, self.options, graph).keys() - self.reasons.keys():
             return None
         found = _divided(graph, self.reasons, self.config, self.options, self.given)
-        return replace(found, network=self.network)
+        return replace(found, network=self.network, before=self)
 
     def _is_placed(self, node: ir.Node) -> bool:
         """Whether all that a node copies is there already, or read where it is."""

@@ -36,7 +36,7 @@ def rebuilt(
     renamed: tensor -> tensor that is read in its place, also by network outputs and states; chains are followed.
     added: tensors that the graph does not have yet, or has in another form.
 
-    Tensors that no node mentions any more are left out.
+    Tensors that no node mentions any more are left out; not those that none has mentioned, which others are parts of.
     """
     names = renamed or {}
 
@@ -51,9 +51,11 @@ def rebuilt(
     )
     outputs = tuple(replace(port, tensor=now(port.tensor)) for port in graph.outputs)
     states = tuple(replace(state, written=now(state.written)) for state in graph.states)
+    mentioned, used = (
+        {name for node in those for name in (*node.inputs, *node.outputs)} for those in (graph.nodes, changed)
+    )
     graph = replace(graph, outputs=outputs, states=states)
-    used = {*graph.given, *graph.wanted}
-    used.update(name for node in changed for name in (*node.inputs, *node.outputs))
+    used |= {*graph.given, *graph.wanted} | (graph.tensors.keys() - mentioned)
     tensors = {**graph.tensors, **{tensor.name: tensor for tensor in added}}
     kept = {name: tensor for name, tensor in tensors.items() if name in used}
     return replace(graph, nodes=changed, tensors=kept).check()

@@ -124,25 +124,59 @@ def test_bands_of_rows(form: int, bands: int) -> None:
     check(CompiledNetwork(emit(Draft(cut, Way(0, True)))))
 
 
+@FORMS
+@pytest.mark.parametrize("plain", [{0}, {0, 2, 4}, {1, 2}, {0, 1, 2, 3, 4}])
+def test_bands_that_are_not_copied(form: int, plain: set[int]) -> None:
+    """They are computed as in the graph before; reports have a line for either layer, copies first."""
+    graph = image((33, 20, 3), size=5, stride=2)
+    whole = partition(with_form(graph, form), SQUARE, Options(effort=0))
+    copies, single, _ = whole.graph.nodes
+    cut = in_bands(whole, [Cascade((copies, single), 5, graph.nodes[0], frozenset(plain))])
+    assert cut
+    code = emit(Draft(cut, Way(0, True)))
+    check(CompiledNetwork(code))
+    assert [layer.name for layer in code.layers][-2:] == [node.name for node in graph.nodes]
+    assert [layer.kind for layer in code.layers][:-2] == ["im2col"] * (len(plain) < 5)
+    assert sum(node.op == "im2col" for node in cut.graph.nodes) == 5 - len(plain)
+
+
 def test_bands_that_see_padding_alone() -> None:
     """There are none then, and the image is copied at once."""
-    graph = with_form(image((6, 7, 8), size=5, stride=4, pads=(20, 20, 20, 20)), 0)
-    assert in_turn(graph, SQUARE) == []
+    empty = image((6, 7, 8), size=5, stride=4, pads=(20, 20, 20, 20))
+    assert in_turn(with_form(empty, 0), SQUARE, empty, partly=True) == [[]]
     whole = image((33, 20, 3), size=5, stride=2)
-    assert [cascade.bands for cascade in in_turn(with_form(whole, 0), SQUARE)] == [8]
+    ((cascade,),) = in_turn(with_form(whole, 0), SQUARE, whole, partly=False)
+    assert (cascade.bands, cascade.plain) == (8, frozenset())
+
+
+def test_as_many_bands_are_copied_as_the_vector_unit_has_time_for() -> None:
+    """They lie between the others, behind one of these; where it is close, all may be copied as well."""
+    graph = frontend.load("zoo:mobilenet_v1")
+
+    def plain(config: Config, *, partly: bool) -> list[list[list[int]]]:
+        formed = with_form(graph, 0)
+        return [[sorted(one.plain) for one in way] for way in in_turn(formed, config, graph, partly=partly)]
+
+    large = Config(ic_lanes=16, oc_lanes=16, sram=1 << 20)
+    assert plain(large, partly=True) == [[[0, 3, 6]]]
+    assert plain(Config(ic_lanes=4, oc_lanes=32, pixel_lanes=2, sram=1 << 20), partly=True) == [[[0, 2, 4, 6]]]
+    assert plain(replace(SQUARE, sram=1 << 20), partly=True) == [[[]], [[0]]]
+    assert plain(large, partly=False) == [[[]]]
 
 
 def test_where_it_may_pay() -> None:
-    """Not with full lanes, or for a single row; nor where there is more to copy than to compute, or no vector unit."""
+    """Not with full lanes, or for a single row; nor without a vector unit. Where there is more to copy than to compute
+    some rows may be copied, and the effort is not 0."""
     good: dict[str, Any] = {"size": 7, "stride": 2}
 
-    def may(graph: ir.Graph, config: Config = SQUARE) -> bool:
-        return partition(graph, config, Options()).im2col is not None
+    def may(graph: ir.Graph, config: Config = SQUARE, effort: int = 1) -> bool:
+        return partition(graph, config, Options(effort=effort)).im2col is not None
 
     assert may(image((32, 32, 3), **good))
     assert not may(image((32, 32, 16), **good))
     assert not may(image((32, 32, 3), size=1))
-    assert not may(image((32, 32, 3), **good, channels=8), SIXTEEN)
+    assert not may(image((32, 32, 3), **good, channels=8), SIXTEEN, effort=0)
+    assert may(image((32, 32, 3), **good, channels=8), SIXTEEN)
     assert not may(image((32, 32, 3), **good), replace(SQUARE, pooling=False, elementwise=False, activation=False))
     assert not may(image((32, 32, 3), **good), Config(**PRESETS["icebreaker"]))
 
@@ -195,13 +229,25 @@ def test_the_array_computes_beside_the_copies() -> None:
 
 @pytest.mark.parametrize(
     ("network", "sram", "bands"),
-    [("mobilenet_v1?resolution=64", 64, True), ("mobilenet_v2", 256, True), ("dscnn", 64, False)],
+    [("mobilenet_v1?resolution=64", 64, "8 bands"), ("mobilenet_v2", 256, "8 bands"), ("dscnn", 64, "")],
 )
-def test_a_saved_program_has_it(network: str, sram: int, bands: bool, tmp_path: Path) -> None:
+def test_a_saved_program_has_it(network: str, sram: int, bands: str, tmp_path: Path) -> None:
     """At once or in bands, and the last layer in passes between tiles."""
-    compiled = compile_network(f"zoo:{network}", SQUARE.replace(sram=sram << 10, banks=None))
+    comes_back(compile_network(f"zoo:{network}", SQUARE.replace(sram=sram << 10, banks=None)), bands, tmp_path)
+
+
+def test_a_saved_program_has_it_in_some_bands(tmp_path: Path) -> None:
+    compiled = compile_network("zoo:mobilenet_v2?resolution=96", Config(ic_lanes=8, oc_lanes=32, sram="256 KiB"))
+    assert compiled.code.layers[1].tiles.endswith(", 8 bands")
+    check(compiled)
+    assert compiled.report().cycles == 609_233
+    comes_back(compiled, "5 bands", tmp_path)
+
+
+def comes_back(compiled: CompiledNetwork, bands: str, tmp_path: Path) -> None:
+    """The first layer is copied in so many bands, also when the program has been saved and loaded."""
     assert kinds(compiled.code)[0] == "im2col"
-    assert compiled.code.layers[0].tiles.endswith(" bands") == bands
+    assert compiled.code.layers[0].tiles == bands
     compiled.save(tmp_path / "program.dvt")
     read = load_program(tmp_path / "program.dvt")
     assert read.report().layers == compiled.report().layers

@@ -48,6 +48,12 @@ def test_one_inference_on_two_accelerators(name: str, configs: tuple[Config, ...
     assert (network.times.cycles, best) == (cycles, alone)
 
 
+def test_channels_of_a_layer_whose_kernels_become_channels() -> None:
+    network = plan_network(graph_of("dscnn"), system_of(Config.load("8x8"), Config.load("8x8")), effort=0)
+    check_outputs(network)
+    assert [(task.nodes[0], task.share.split()[0]) for task in network.plan.tasks[:2]] == [("conv0", "channels")] * 2
+
+
 def test_a_plan_for_one_accelerator_is_one_for_a_system_of_one() -> None:
     network = plan_network(graph_of("dscnn"), system_of(TINY), effort=0)
     check_outputs(network)
