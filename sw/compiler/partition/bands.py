@@ -21,7 +21,7 @@ Rows = tuple[int, int]
 
 @dataclass(frozen=True)
 class Cascade:
-    """``nodes`` that follow one another, in ``bands`` of rows of what the last one makes; in some of them, ``plain``, by
+    """``nodes`` that follow one another, in ``bands`` of rows of what the last one makes. In some bands, ``plain``, by
     number, the node ``instead`` makes these rows from what the first one reads."""
 
     nodes: tuple[ir.Node, ...]
@@ -114,8 +114,8 @@ def _cut(
     """A cascade's nodes, band by band, then the concatenation; adds their tensors."""
     result = cascade.nodes[-1].outputs[0]
     results, copies = list[str](), list[ir.Copy]()
-    for band, rows in enumerate(bands_of(graph, cascade)):
-        nodes = cascade.nodes_of(band)
+    for number, rows in enumerate(bands_of(graph, cascade)):
+        nodes = cascade.nodes_of(number)
         made = {node.outputs[0] for node in nodes}
         extents = needed(graph, nodes, rows)
         assert extents
