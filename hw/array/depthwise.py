@@ -38,7 +38,7 @@ class WordPass(wiring.Component):
     pixel
         Where the present pixel is in the input: the first one of the window at first, later see ``moves``.
     moves, at_last
-        First cycle of a slot: go to the next pixel; this one is the window's last.
+        First cycle of a slot: go to the next pixel; this one is the window's last. Behind it there is none.
     reads, word
         A word is read, and where it is, as ``pixel`` says.
     token, first

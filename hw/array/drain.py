@@ -110,7 +110,8 @@ class Drain(wiring.Component):
         m.d.comb += lane_last.eq(pixel[:lane_bits].all() | depthwise if several else 1)
         m.d.comb += [
             next_turn.eq(turn + ends_stripe),
-            upcoming.eq(self.stripes[next_turn]),
+            # The end of a stripe is known late, so it chooses last.
+            upcoming.eq(Mux(ends_stripe, self.stripes[(turn + 1)[: len(turn)]], self.stripes[turn])),
             active.eq(credits != 0),
             ends_set.eq(active & last_group),
             ends_pixel.eq(active & last_group & last_set),

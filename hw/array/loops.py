@@ -527,10 +527,7 @@ class ArrayLoops(wiring.Component):
                 slots.pixel.eq(Cat(walk.off, walk.col, walk.row)),
                 words_passed.eq(slots.passed),
             ]
-            by_words = Signal()  # what passes are words of a depthwise convolution
-            with m.If(opens):
-                m.d.sync += by_words.eq(operation.depthwise & ~to_old)
-            moves, at_last = moves | slots.moves, Mux(by_words, slots.at_last, at_last)
+            moves, at_last = moves | slots.moves, at_last | slots.at_last
             # Rows of accumulators: one per visit of a pixel, a set per pixel lane.
             rows_before = Signal(6)
             old_lane = old_set[: exact_log2(config.pixel_lanes)]

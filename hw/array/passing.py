@@ -46,7 +46,8 @@ class PixelPass(wiring.Component):
     index
         Number of the cycle in the group's time.
     reads, at_last
-        A pixel is read, or a pair of them; the next one that is, or this one, is the window's last.
+        A pixel is read, or a pair of them; the next one that is, or this one, is the window's last. Behind it there is
+        none.
     steps
         The group's accumulators are visited.
     group

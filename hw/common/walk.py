@@ -49,12 +49,11 @@ def count_loops(
     every: Value = Const(1, 1)
     for loop, count in counts.items():
         left = Signal(len(count), name=f"{loop}_left", reset_less=True)
-        following = Signal(len(count), name=f"{loop}_following")
         last = Signal(name=f"{loop}_last", reset_less=True)  # `left` is 1
-        end = Signal(name=f"{loop}_end")
-        m.d.comb += [end.eq(every & last), following.eq(stepped(left, -1, load | last, count))]
-        with m.If(load | (step & every)):
-            m.d.sync += [left.eq(following), last.eq(following == 1)]
+        begins, end = Signal(name=f"{loop}_begins"), Signal(name=f"{loop}_end")
+        m.d.comb += [end.eq(every & last), begins.eq(load | last)]
+        with m.If(load | (step & every)):  # `last` does not wait for the carry chain of `left`
+            m.d.sync += [left.eq(stepped(left, -1, begins, count)), last.eq(Mux(begins, count == 1, left == 2))]
         level[loop] = every & ~last
         ends[loop] = every = end
     return level, ends
