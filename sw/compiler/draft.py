@@ -301,12 +301,13 @@ class Draft:
         if not self.way.wide:
             layers = in_turn(partition.graph, partition.config, partition.before.graph, partly=partly)
         own, _ = self.cascades
-        plain = list[Cascade]()
+        others = [[], own] if own else [[]]
+        same = {id(node) for node in partition.graph.nodes}
         with suppress(CompileError):
             plain, _ = Draft(partition.before, self.way._replace(im2col=False)).cascades
-        copied = {node.name for pairs in layers for pair in pairs for node in pair.nodes}
-        plain = [one for one in plain if copied.isdisjoint(node.name for node in one.nodes)]
-        for pairs, cascades in product(layers, [[], own, plain] if own != plain else [[], own]):
+            plain = [one for one in plain if same.issuperset(map(id, one.nodes))]
+            others += [plain] if plain not in others else []
+        for pairs, cascades in product(layers, others):
             inside = {node.name for cascade in cascades for node in cascade.nodes}
             wanted = [*cascades, *(one for one in pairs if inside.isdisjoint(node.name for node in one.nodes))]
             if wanted and (draft := self._banded(wanted)):
