@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> Report:
     lines += left_lines(compiled.graph.left, compiled.graph.why_left)
     if project.inexact:
         lines.append(
-            f"float        {', '.join(project.inexact)}: computed in double, where ONNX Runtime rounds every step"
-            " to float: quantised to int8, an element in a million or so is one step off"
+            f"float        {', '.join(project.inexact)}: computed in integers, where ONNX Runtime rounds every"
+            " step to float: quantised to int8, about one element in a million is one step off"
         )
     return Report(data, lines)
