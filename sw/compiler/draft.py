@@ -44,7 +44,7 @@ more cycles than the better draft for it, 0.01 % and 0.11 %."""
 
 
 MATTERS = 1e-4
-"""What a layer's waits on a larger memory must be of a program's cycles, at least, for other places to be tried."""
+"""What a layer's waits on a larger memory must be of a program's cycles, at effort 0, for other places to be tried."""
 
 PARTS = (4, 3, 2)
 """Into how many tiles rows are cut, to choose from, where tasks of many steps go along rows."""
@@ -341,6 +341,7 @@ class Draft:
         for number, segment in enumerate(self.segments):
             emitter, inner = moved.emitted(number), self.emitted(number)
             assert emitter and inner
+            least = 0 if self.partition.options.effort else MATTERS * emitter.cycles
             first = sum(len(other.nodes) for other in self.segments[:number])
             stages = [*accumulate((len(stage.nodes) for stage in segment.stages), initial=first)]
             here, there = (_ends(*each, range(first, stages[-1])) for each in ((moved, emitter), (self, inner)))
@@ -348,7 +349,7 @@ class Draft:
             behind.append(behind[-1])
             for step, layers in enumerate(pairwise(stages)):
                 more = behind[step + 2] - behind[max(step - 1, 0)]  # from the step before to the one behind
-                if more > MATTERS * emitter.cycles and not emitter.late.isdisjoint(range(*layers)):
+                if more > least and not emitter.late.isdisjoint(range(*layers)):
                     waits.append((more, step, segment))
         found = dict[tuple[str, int], None]()
         for _, step, segment in sorted(waits, key=itemgetter(0), reverse=True):
