@@ -132,7 +132,7 @@ def words_of_row(config: Config, row: int) -> int:
     """Words that are seen of a line, or of the ``row``-th line before it, at most."""
     if not row:
         return config.ic_lanes
-    return max(columns for columns in ROW_KERNELS if (row + 1) * columns <= config.ic_lanes)
+    return max(config.row_kernels(row + 1))
 
 
 class RowBuffer(wiring.Component):
@@ -288,7 +288,7 @@ class SlidingWords(wiring.Component):
         word = lines[0].word_select(lane, width)
         for columns in ROW_KERNELS:
             row, slot = divmod(lane, columns)
-            if 0 < row < len(lines) and (row + 1) * columns <= self.config.ic_lanes:
+            if 0 < row < len(lines) and columns in self.config.row_kernels(row + 1):
                 word = Mux(self.rows_apart == columns, lines[row].word_select(slot, width), word)
         return word
 

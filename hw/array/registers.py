@@ -313,8 +313,7 @@ class ArrayRegisters(wiring.Component):
         fits = Cat(
             (mode.rows == more) & (kw == columns)
             for more in range(1, config.kernel_rows)
-            for columns in ROW_KERNELS
-            if (more + 1) * columns <= config.ic_lanes
+            for columns in config.row_kernels(more + 1)
         ).any()
         together = Cat(
             fits,

@@ -13,11 +13,8 @@ from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.isa.config.resolved import RECORD_BYTES, Config
+from dovetail.isa.config.resolved import LUT_ROWS, RECORD_BYTES, Config
 from dovetail.isa.timing.memory import SRAM_READ
-
-LUT_ROWS = 16
-"""Rows of records that are kept in LUTs. More would take many of them."""
 
 OPERAND = 16
 """Bits of a multiplier's operand: an int8, or a difference of two, sign-extended."""

@@ -43,6 +43,8 @@ PAIR_STEPS = 8
 
 RECORD_BYTES = 16
 """Bytes of a requantisation record."""
+LUT_ROWS = 16
+"""Rows of records that are kept in LUTs. More would take many of them."""
 
 COLUMN_TAPS = 3
 """Kernel columns of a depthwise convolution where a word has several columns of the input."""
@@ -353,6 +355,10 @@ class Config:
     def stripe_rows(self) -> int:
         """Rows of accumulators that a stripe may take: each of pixel_lanes x oc_lanes sums."""
         return ceil_div(self.stripe, self.pixel_lanes)
+
+    def row_kernels(self, rows: int) -> list[int]:
+        """Columns of the depthwise kernels of which so many rows have an input lane for each tap."""
+        return [columns for columns in ROW_KERNELS if rows * columns <= self.ic_lanes]
 
     def depthwise_visits(self, sets: Count) -> Count:
         """Rows of accumulators per pixel of a depthwise convolution with so many weight sets: a set per pixel lane."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
 from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -305,8 +305,7 @@ def _has_rows(config: Config, op: Op, view: View) -> bool:
         return not skip
     if rows > config.kernel_rows or not slide or view["MODE", "accumulate"] or view["MODE", "extra"]:
         return False
-    lanes = [columns for columns in ROW_KERNELS if rows * columns <= config.ic_lanes]
-    fits = sum((kw == columns) for columns in lanes) > 0
+    fits = sum((kw == columns) for columns in config.row_kernels(rows)) > 0
     fits &= (view["GEOMETRY", "kh"] <= ROW_STEPS) & (view["TILE", "width"] <= view["STRIPE", "pixels"])
     return fits & (view["TILE", "width"] <= longest_line(config, slide))
 

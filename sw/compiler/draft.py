@@ -26,7 +26,6 @@ from dovetail.sw.compiler.emit.operations import Transfer
 from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
 from dovetail.sw.compiler.partition.bands import Cascade
-from dovetail.sw.compiler.partition.im2col import in_turn
 from dovetail.sw.compiler.partition.outline import Partition, in_bands
 from dovetail.sw.compiler.partition.segments import ACCELERATOR
 from dovetail.sw.compiler.plan import choices, residency
@@ -77,11 +76,16 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     sizes[partition.config.sram] = partition
     if choice.sram not in sizes or choice.way._replace(im2col=False) not in _ways(partition):
         return None
+    inner = sizes[choice.sram]
     try:
-        draft = _draft(sizes[choice.sram], choice.way)
+        draft = _draft(inner, choice.way)
+        drafts: Iterable[Draft | None] = [draft]
+        if choice.cascaded and choice.way.im2col:
+            drafts = draft.in_bands(inner.in_turn, _draft(inner, choice.way._replace(im2col=False)))
+        elif choice.cascaded:
+            drafts = [draft.cascaded()]
     except CompileError:
         return None
-    drafts = [draft] if not choice.cascaded else draft.in_bands() if choice.way.im2col else [draft.cascaded()]
     for found in filter(None, drafts):
         here = found if choice.sram == partition.config.sram else found.moved(partition.config)
         if here.cycles({}, None) == choice.cycles:
@@ -109,7 +113,7 @@ def search(partition: Partition) -> tuple[Draft, int]:
     if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
         best, least = cascaded, cycles
     way = best.way
-    found, cycles = _best(_with_im2col(partition, way), least - 1)
+    found, cycles = _best(_with_im2col(partition, way, [*drafts, *along]), least - 1)
     if found:
         best, least = found, cycles
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
@@ -183,14 +187,18 @@ def _draft(partition: Partition, way: Way) -> Draft:
     return Draft(partition.im2col if way.im2col and partition.im2col else partition, way)
 
 
-def _with_im2col(partition: Partition, best: Way) -> list[Draft]:
-    """Drafts in which kernels become channels, in the ``best`` way without that, and in plain ones of the most effort:
-    all of the image at once, in bands, and with cascades of others."""
+def _with_im2col(partition: Partition, best: Way, drafts: Iterable[Draft]) -> list[Draft]:
+    """Drafts in which kernels become channels, in the ``best`` way of the ``drafts`` without that, and in plain ones of
+    the most effort: all of the image at once, in bands, and with cascades of others."""
     if not partition.im2col or not best.resident:
         return []
     plain = [Way(partition.options.effort, True, by_bank=by_bank) for by_bank in (False, True)]
     found = _drafts(partition, [way._replace(im2col=True) for way in dict.fromkeys((*plain, best))])
-    return [*found, *(bands for draft in found for bands in draft.in_bands())]
+    without = {draft.way._replace(im2col=True): draft for draft in drafts}
+    return [
+        *found,
+        *(bands for draft in found for bands in draft.in_bands(partition.in_turn, without.get(draft.way))),
+    ]
 
 
 def _keeps(partition: Partition) -> list[int]:
@@ -291,21 +299,16 @@ class Draft:
         cascades, _ = self.cascades
         return self._banded(cascades) if cascades else None
 
-    def in_bands(self) -> Iterator[Draft]:
-        """The same in which layers with im2col run band by band, and beside them no others, those of `cascades`, or
-        those without im2col, as then other tensors stay in SRAM."""
-        partition = self.partition
-        if not partition.before:
+    def in_bands(self, layers: Iterable[list[Cascade]], without: Draft | None) -> Iterator[Draft]:
+        """The same in which ``layers`` with im2col run band by band, as of `Partition.in_turn`, and beside them no
+        others, those of `cascades`, or those of the same ``without`` im2col, as then other tensors stay in SRAM."""
+        if self.way.wide:
             return
-        layers, partly = [list[Cascade]()], partition.options.effort > 0
-        if not self.way.wide:
-            layers = in_turn(partition.graph, partition.config, partition.before.graph, partly=partly)
         own, _ = self.cascades
         others = [[], own] if own else [[]]
-        same = {id(node) for node in partition.graph.nodes}
-        with suppress(CompileError):
-            plain, _ = Draft(partition.before, self.way._replace(im2col=False)).cascades
-            plain = [one for one in plain if same.issuperset(map(id, one.nodes))]
+        if without:
+            same = {id(node) for node in self.partition.graph.nodes}
+            plain = [one for one in without.cascades[0] if same.issuperset(map(id, one.nodes))]
             others += [plain] if plain not in others else []
         for pairs, cascades in product(layers, others):
             inside = {node.name for cascade in cascades for node in cascade.nodes}
@@ -444,7 +447,7 @@ def _on_less(partition: Partition, drafts: Sequence[Draft], way: Way) -> Iterato
                 found += _drafts(inner, (way for way in ways if way.effort))
                 along = _drafts(inner, (way for way in ways if way.rows))
             if near or not partition.options.effort:
-                along += _with_im2col(inner, way)
+                along += _with_im2col(inner, way, [*found, *along])
         except CompileError:
             return
         cascaded = [draft.cascaded() for draft in found if draft.way.effort == partition.options.effort]

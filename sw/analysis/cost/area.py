@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.resolved import ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import LUT_ROWS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE
 from dovetail.isa.instructions.table import PAGE_BYTES, TABLE_BYTES
 from dovetail.isa.timing.array import RADIX
@@ -30,8 +30,6 @@ BRAM_BITS = 36
 BRAM_ROWS = 512
 DISTRIBUTED_ROWS = 32
 """Rows of the largest look-up table that becomes distributed RAM."""
-RECORD_ROWS = 16
-"""The same of the memory of requantisation records, ``LUT_ROWS`` of the hardware."""
 DEEPEST_ROWS = 16 << 10
 """Rows of a block RAM of one bit."""
 ACCUMULATOR_PORTS = 2
@@ -205,7 +203,7 @@ def brams(config: Config) -> Mapping[str, int]:
     tables += config.softmax * (2 * ceil_div(config.vector_lanes, 4) + 2)
     lines = ceil_div((config.kernel_rows - 1) * 8 * config.depthwise_sets * config.oc_lanes, BRAM_BITS)
     lines *= ceil_div(ROW_STEPS * config.line_words, BRAM_ROWS)
-    kept = 2 * config.requant_lanes if config.stripe_buffers * config.record_groups > RECORD_ROWS else 0
+    kept = 2 * config.requant_lanes if config.stripe_buffers * config.record_groups > LUT_ROWS else 0
     return {
         "control": page,
         "memory": config.banks * bank,
@@ -330,7 +328,7 @@ def _rows_seen(config: Config) -> tuple[int, int]:
     """Bits that are chosen from lines before a step's own, and of the registers with these lines' words."""
     chosen = words = 0
     for row in range(1, config.kernel_rows):
-        fits = [columns for columns in ROW_KERNELS if (row + 1) * columns <= config.ic_lanes]
+        fits = config.row_kernels(row + 1)
         chosen += sum(fits) * 8 * config.acc_lanes
         words += 2 * max(fits) * 8 * config.depthwise_sets * config.oc_lanes
     return chosen, words

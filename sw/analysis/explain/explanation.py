@@ -178,14 +178,14 @@ class Explanation(_Roofline):
     def depthwise_peak(self) -> int | None:
         """MACs per cycle of depthwise layers with kernels of 3 x 3, where they have fewer multipliers than others;
         None where there are no such layers, or they are emulated, which takes another number for each."""
-        shape = (int(self.config.get(name, 1)) for name in ("ic_lanes", "oc_lanes", "pixel_lanes"))
-        taps, *others = shape
-        rows = int(self.config.get("kernel_rows", 1))  # at once: of three, in two steps or in one
-        lanes = (9 * prod(others) // ceil_div(3, rows) if rows > 1 else min(taps, 3) * prod(others)) * (
-            self.config.get("depthwise") == "native"
-        )
+        if self.config.get("depthwise") != "native":
+            return None
+        names = "ic_lanes", "oc_lanes", "pixel_lanes", "kernel_rows"
+        taps, *others, rows = (int(self.config.get(name, 1)) for name in names)
+        steps = ceil_div(3, rows)  # of a kernel, with as many of its rows at once as there are lanes for
+        lanes = 9 * prod(others) // steps if rows > 1 else min(taps, 3) * prod(others)
         there = any(layer.kind == "depthwise" and layer.cycles for layer in self.layers)
-        return lanes if there and 0 < lanes < self.peak else None
+        return lanes if there and lanes < self.peak else None
 
     def __repr__(self) -> str:
         bound = f", bound by {self.bound}" if self.bound else ""

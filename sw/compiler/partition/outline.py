@@ -12,7 +12,7 @@ from dovetail.sw.compiler.emit.array_layer import layer_of
 from dovetail.sw.compiler.layer import ConvLayer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut
-from dovetail.sw.compiler.partition.im2col import with_im2col
+from dovetail.sw.compiler.partition.im2col import in_turn, with_im2col
 from dovetail.sw.compiler.partition.in_place import InPlace, Picked, in_place, picked_rows
 from dovetail.sw.compiler.partition.integer_forms import with_integer_forms
 from dovetail.sw.compiler.partition.parts import parts_of
@@ -38,7 +38,6 @@ class Partition:
         the state that it is the next value of.
     band_of: of nodes that compute some rows only, by name, the node of ``whole``'s graph that they are a band of.
     whole: the same without bands.
-    before: the same before kernels became channels, where some did.
     given: what is settled about system memory.
     """
 
@@ -52,7 +51,6 @@ class Partition:
     roots: dict[str, str]
     band_of: Mapping[str, str] = field(default_factory=dict)
     whole: Partition | None = None
-    before: Partition | None = None
     given: Given = field(default_factory=Given)
 
     def executed(self, step: Step) -> list[ir.Node]:
@@ -96,7 +94,14 @@ class Partition:
         if graph is self.graph or host_reasons(self.config, self.options, graph).keys() - self.reasons.keys():
             return None
         found = _divided(graph, self.reasons, self.config, self.options, self.given)
-        return replace(found, network=self.network, before=self)
+        return replace(found, network=self.network)
+
+    @cached_property
+    def in_turn(self) -> list[list[Cascade]]:
+        """The ways in which layers of `im2col` run band by band."""
+        if not self.im2col:
+            return []
+        return in_turn(self.im2col.graph, self.config, self.graph, partly=self.options.effort > 0)
 
     def _is_placed(self, node: ir.Node) -> bool:
         """Whether all that a node copies is there already, or read where it is."""

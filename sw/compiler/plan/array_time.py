@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SKIP, longest_line
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
@@ -75,11 +75,11 @@ def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
     (kh, kw), (lines, rest) = layer.taps, divmod(stride, dilation)
     if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not layer.slide or rest:
         return layer
-    if kw not in ROW_KERNELS or not 1 <= lines <= MAX_SKIP:
+    if not 1 <= lines <= MAX_SKIP:
         return layer
     choices = [layer]
-    for rows in range(2, min(config.kernel_rows, kh, config.ic_lanes // kw) + 1):
-        if kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
+    for rows in range(2, min(config.kernel_rows, kh) + 1):
+        if kw in config.row_kernels(rows) and kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
             several = replace(layer, rows=rows)
             choices.append(several if layer.columns > 1 else replace(several, sets=sets_of(config, several)))
     return min(choices, key=lambda choice: _cycles_at_once(config, choice))

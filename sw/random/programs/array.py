@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import (
     View,
     array_lanes,
@@ -131,8 +131,7 @@ def _kernel(rng: random.Random, config: Config, op: Op, mode: Mapping[str, int])
     """(kh, kw)"""
     row = INSTRUCTIONS[op]
     if rows := mode["rows"]:
-        columns = [n for n in ROW_KERNELS if (rows + 1) * n <= config.ic_lanes]
-        return rng.randint(1, ROW_STEPS), COLUMN_TAPS if mode["columns"] else rng.choice(columns)
+        return rng.randint(1, ROW_STEPS), COLUMN_TAPS if mode["columns"] else rng.choice(config.row_kernels(rows + 1))
     kh, kw = rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2, 3))
     if row.matrix and rng.random() < 0.7:
         kh = kw = 1
