@@ -10,7 +10,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import PAGE_WORDS, WORD_BYTES
 from dovetail.isa.parameters import Parameters
 from dovetail.sw.compiler import memory
-from dovetail.sw.compiler.draft import Draft, plan
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit.entry import entry_words
 from dovetail.sw.compiler.emit.segment import Packer, Segment
 from dovetail.sw.compiler.emit.words import Emitter
@@ -19,6 +19,7 @@ from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.partition.segments import Step
 from dovetail.sw.compiler.place import Given
+from dovetail.sw.compiler.search import plan
 from dovetail.sw.network import ir
 
 

@@ -24,7 +24,8 @@ class Options:
     best few estimates exactly, 2 more, 3 all that could be better; ``"channels"`` is always tiled by estimates.
     ``exact``: float operators between integers stay on the host, with the reference runtime's bytes, where their
     integer forms may be one step off. ``keep_weights``: those that there is room for stay in SRAM from run to run, for
-    an accelerator that runs no other program; cycles are those of a run that finds them."""
+    an accelerator that runs no other program; cycles are those of a run that finds them. ``smaller``: plans for less
+    SRAM are tried as well, so that more of it never costs cycles."""
 
     tiling: str = "free"
     keep_tensors: bool = False
@@ -32,11 +33,12 @@ class Options:
     effort: int = 1
     exact: bool = False
     keep_weights: bool = False
+    smaller: bool = True
 
     def __post_init__(self) -> None:
         if self.tiling not in TILINGS:
             raise CompileError(f"tiling must be one of {', '.join(TILINGS)}, not {self.tiling!r}")
-        for name in ("keep_tensors", "exact", "keep_weights"):
+        for name in ("keep_tensors", "exact", "keep_weights", "smaller"):
             if not isinstance(getattr(self, name), bool):
                 raise CompileError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if self.effort not in EFFORTS:

@@ -40,10 +40,10 @@ def latency_plan(
     CompileError: a microcoded accelerator; a layer that no accelerator can compute with its SRAM; memory that is too
         small.
     """
-    prices = Prices(options)
+    prices = Prices()
 
     def turns(step: Step) -> list[Turn]:
-        search = Stages(system, graph, step.nodes, prices, effort=options.effort, longest=longest, even=even)
+        search = Stages(system, graph, step.nodes, prices, options=options, longest=longest, even=even)
         return [Turn(search.nodes[stage.first : stage.last], stage) for stage in search.find()]
 
     maker, found = Turns(system, graph, options, clock), list[Plan]()

@@ -17,12 +17,13 @@ from dovetail.isa.timing.interconnect import READ_ADDED, WRITE_ADDED
 from dovetail.sw.compiler import memory
 from dovetail.sw.compiler.compile import Code, emit
 from dovetail.sw.compiler.devices.shares import Share
-from dovetail.sw.compiler.draft import Draft, plan
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit import array_layer
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.place import Given
 from dovetail.sw.compiler.plan.residency import layer_cycles
+from dovetail.sw.compiler.search import plan
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
@@ -71,10 +72,9 @@ def _draft(config: Config, share: Share, options: Options, given: Given) -> Draf
 
 
 class Prices:
-    """Prices of shares; those that differ in their data only cost the same. ``options``: of the compilation."""
+    """Prices of shares; those that differ in their data only cost the same."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self) -> None:
         self.programs = 0
         """How many were compiled for a price."""
         self._exact: dict[Hashable, Price | None] = {}
@@ -90,20 +90,20 @@ class Prices:
         bus = max(ceil_div(size, config.bus_bytes) for size in (loads, stores)) * config.like_fixed.beat_cycles
         return Price(max(array, bus) + config.like_fixed.read_latency, loads, stores)
 
-    def exact(self, config: Config, share: Share, effort: int) -> Price | None:
-        """Of its program, compiled with an effort; None if the accelerator cannot compute all of it in one."""
-        key = config, effort, form_of(share.graph)
+    def exact(self, config: Config, share: Share, options: Options) -> Price | None:
+        """Of its program; None if the accelerator cannot compute all of it in one."""
+        key = config, options.effort, options.smaller, form_of(share.graph)
         if key not in self._exact:
-            self._exact[key] = self._compile(config, share, effort)
+            self._exact[key] = self._compile(config, share, options)
         return self._exact[key]
 
-    def _compile(self, config: Config, share: Share, effort: int) -> Price | None:
+    def _compile(self, config: Config, share: Share, options: Options) -> Price | None:
         where, start = dict[str, int](), 0
         for region in (*share.reads.values(), *share.writes.values()):
             where[region.tensor.name] = start
             start += memory.align(region.tensor.bytes)
         self.programs += 1
-        draft = _draft(config, share, replace(self.options, effort=effort), share.given(where, start))
+        draft = _draft(config, share, options, share.given(where, start))
         if draft is None:
             return None
         cycles, emitter = draft.cycles({}, None), draft.emitted(0)

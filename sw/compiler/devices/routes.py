@@ -15,14 +15,16 @@ from typing import NamedTuple
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from dovetail.isa.timing.jobs import SEEN, STARTED
-from dovetail.sw.compiler.devices.pieces import Price, Prices, targets_of
+from dovetail.sw.compiler.devices.pieces import Prices, targets_of
 from dovetail.sw.compiler.devices.shares import WHOLE, Share, share_of
-from dovetail.sw.compiler.devices.stages import SEARCHED
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
 
 TURNS = (8, 32, 32, 64)
 """By effort, how often prices of accelerators change."""
+PRICED = ((0,), (0,), (0, 1), (0, 1))
+"""By effort, those with which programs are compiled to compare legs: each may find other routes."""
 CHANGE = 0.01
 """What a leg costs besides, as a part of what all nodes on one accelerator cost: of two routes that cost about the same
 the one with fewer legs needs fewer inferences under way."""
@@ -50,11 +52,12 @@ class Routes:
     system: the accelerators; those that programs are the same for are of one kind.
     graph: what they compute.
     prices: of legs.
+    options: of programs that are compiled to compare legs.
     effort: 0..3, how hard routes are searched for.
     """
 
-    def __init__(self, system: System, graph: ir.Graph, prices: Prices, effort: int) -> None:
-        self.system, self.graph, self.prices, self.effort = system, graph, prices, effort
+    def __init__(self, system: System, graph: ir.Graph, prices: Prices, options: Options, effort: int) -> None:
+        self.system, self.graph, self.prices, self.options, self.effort = system, graph, prices, options, effort
         self.nodes = [node for node in graph.nodes if not isinstance(node, ir.Constant)]
         kinds = dict[Config, list[int]]()
         for number, config in enumerate(targets_of(system)):
@@ -73,17 +76,11 @@ class Routes:
             self._shares[key] = share_of(self.graph, self.nodes[leg.first : leg.last], WHOLE, {})
         return self._shares[key]
 
-    def price(self, leg: Leg, effort: int, rivals: int = 1) -> Price | None:
-        """The exact price of a leg; None if its accelerator cannot compute it. See
-        :func:`~dovetail.sw.compiler.devices.pieces.targets_of` for ``rivals``."""
-        share = self.share(leg)
-        target = targets_of(self.system, rivals)[self.members[leg.kind][0]]
-        return None if share is None else self.prices.exact(target, share, effort)
-
     def cycles(self, leg: Leg) -> float:
         """For how long a leg keeps an accelerator, its start included; infinite if that cannot compute it."""
         if leg not in self._cycles:
-            price = self.price(leg, SEARCHED[self.effort])
+            share, target = self.share(leg), targets_of(self.system)[self.members[leg.kind][0]]
+            price = None if share is None else self.prices.exact(target, share, self.options)
             self._cycles[leg] = inf if price is None else self.system.reaction + STARTED + price.cycles + SEEN
         return self._cycles[leg]
 

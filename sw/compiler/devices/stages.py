@@ -9,7 +9,7 @@ until all on it are exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from dovetail.isa.common.sizes import ceil_div
@@ -19,6 +19,7 @@ from dovetail.isa.timing.memory import ADDRESS_SPACE
 from dovetail.isa.timing.system import time_jobs
 from dovetail.sw.compiler.devices.pieces import Price, Prices, targets_of
 from dovetail.sw.compiler.devices.shares import CHANNELS, ROWS, WHOLE, Share, Span, share_of
+from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.segments import border_of
 from dovetail.sw.errors import CompileError
 from dovetail.sw.network import ir
@@ -27,13 +28,12 @@ LONGEST = 8
 """Nodes of a stage that is shared, at most: of longer ones the shares compute more and more rows twice."""
 ROUNDS = (0, 24, 60, 200)
 """By effort, how often the path is priced exactly, at most."""
-SEARCHED = (0, 0, 1, 1)
-"""By effort, that with which programs are compiled on the way to the path."""
+SEARCHED = (0, 1, 1, 1)
+"""By effort, that with which programs are compiled on the way to the path, without plans for less SRAM."""
 KEPT = (0, 1, 1, 2)
 """By effort, that with which programs of stages on the path are compiled in the end, where that is better."""
 MOVES = (0, 2, 4, 8)
 """By effort, how often a row or a block of channels moves from the slowest share to the fastest one."""
-
 
 CROWDED = 1.03
 """By how much shares that run at once may take longer than the slowest of them alone. Where it is more, programs that
@@ -43,8 +43,7 @@ are compiled for a slower memory are tried: they load less at a time, and less i
 @dataclass(frozen=True)
 class Stage:
     """Nodes first..last-1 of a graph, what they are shared by, the share of each accelerator (None: it has none), and
-    the stage's cost in cycles. ``rivals``: programs are compiled for every so many-th beat of memory; ``effort``: with
-    that."""
+    the cost in cycles. Programs are compiled with ``options``, and for every ``rivals``-th beat of memory."""
 
     first: int
     last: int
@@ -53,8 +52,8 @@ class Stage:
     shares: tuple[Share | None, ...]
     cycles: int
     exact: bool
+    options: Options
     rivals: int = 1
-    effort: int = 0
 
 
 class Stages:
@@ -65,7 +64,7 @@ class Stages:
     system: the accelerators.
     graph, nodes: what they compute; nodes are neighbours in the order of execution.
     prices: of shares.
-    effort: 0..3, how hard stages are searched for.
+    options: of the compilation; ``effort`` is that of the search for stages, too.
     longest: nodes of a stage that is shared, at most.
     even: shares are of equal size, however fast the accelerators are.
     """
@@ -77,14 +76,16 @@ class Stages:
         nodes: Sequence[ir.Node],
         prices: Prices,
         *,
-        effort: int,
+        options: Options,
         longest: int = LONGEST,
         even: bool = False,
     ) -> None:
         self.system, self.graph, self.prices = system, graph, prices
         self.nodes = [node for node in nodes if not isinstance(node, ir.Constant)]
         self.configs = targets_of(system)
-        self.effort, self.longest, self.even = effort, longest, even
+        self.options, self.longest, self.even = options, longest, even
+        self._searched = replace(options, effort=SEARCHED[options.effort], smaller=False)
+        self._kept = replace(options, effort=KEPT[options.effort])
         self._grain = max(config.oc_lanes for config in self.configs)
 
     def find(self) -> list[Stage]:
@@ -92,11 +93,10 @@ class Stages:
         return [self._better(stage) for stage in self._cheapest()]
 
     def _better(self, stage: Stage) -> Stage:
-        """The stage, compiled with more effort if that makes it shorter."""
-        effort = KEPT[self.effort]
-        if effort == stage.effort:
+        """The stage, compiled with all that may make it shorter, if it does."""
+        if stage.options == self._kept:
             return stage
-        found = self._compiled(stage.first, stage.last, stage.kind, stage.cuts, stage.shares, effort)
+        found = self.compiled(stage, self._kept)
         return found if found and found.cycles < stage.cycles else stage
 
     def _cheapest(self) -> list[Stage]:
@@ -106,7 +106,7 @@ class Stages:
             for first in range(count)
             for last in range(first + 1, min(first + self.longest, count) + 1)
         }
-        for _ in range(ROUNDS[self.effort]):
+        for _ in range(ROUNDS[self.options.effort]):
             path = self._path(edges)
             rough = [stage for stage in path if not stage.exact]
             if not rough:
@@ -157,7 +157,7 @@ class Stages:
         """How some nodes could be shared, by estimates."""
         nodes = self.nodes[first:last]
         if all(isinstance(node, ir.FREE) for node in nodes):
-            yield Stage(first, last, WHOLE, (), (None,) * len(self.configs), 0, exact=True, effort=KEPT[self.effort])
+            yield Stage(first, last, WHOLE, (), (None,) * len(self.configs), 0, exact=True, options=self._kept)
             return
         whole = share_of(self.graph, nodes, WHOLE, {})
         if whole is None:
@@ -165,14 +165,13 @@ class Stages:
         for chosen in range(len(self.configs)):
             if self.configs.index(self.configs[chosen]) == chosen:  # of equal ones the first
                 shares = tuple(whole if n == chosen else None for n in range(len(self.configs)))
-                if stage := self._priced(first, last, WHOLE, (), shares, exact=False):
-                    yield stage
+                yield self._estimated(first, last, WHOLE, (), shares)
         if len(self.configs) > 1:
             speeds = [1 / self.prices.estimate(config, whole).cycles for config in self.configs]
             for kind in (ROWS, CHANNELS):
                 if (units := self._units(nodes, kind)) > 1:
                     cuts = self._cuts(units, [1.0] * len(speeds) if self.even else speeds)
-                    if stage := self._shared(first, last, kind, cuts, exact=False):
+                    if stage := self._shared(first, last, kind, cuts):
                         yield stage
 
     def _units(self, nodes: Sequence[ir.Node], kind: str) -> int:
@@ -204,8 +203,8 @@ class Stages:
             spans[name] = begin, end - begin
         return spans
 
-    def _shared(self, first: int, last: int, kind: str, cuts: tuple[int, ...], *, exact: bool) -> Stage | None:
-        """A stage whose shares have these borders; None if it cannot be."""
+    def _shared(self, first: int, last: int, kind: str, cuts: tuple[int, ...]) -> Stage | None:
+        """A stage whose shares have these borders, by estimates; None if it cannot be."""
         nodes, shares = self.nodes[first:last], list[Share | None]()
         for low, high in pairwise(cuts):
             if low == high:
@@ -215,40 +214,29 @@ class Stages:
             if share is None:
                 return None
             shares.append(share)
-        return self._priced(first, last, kind, cuts, tuple(shares), exact=exact)
+        return self._estimated(first, last, kind, cuts, tuple(shares))
 
-    def _priced(
-        self,
-        first: int,
-        last: int,
-        kind: str,
-        cuts: tuple[int, ...],
-        shares: tuple[Share | None, ...],
-        *,
-        exact: bool,
-    ) -> Stage | None:
-        if exact:
-            return self._compiled(first, last, kind, cuts, shares, SEARCHED[self.effort])
+    def _estimated(
+        self, first: int, last: int, kind: str, cuts: tuple[int, ...], shares: tuple[Share | None, ...]
+    ) -> Stage:
         prices = [
             None if share is None else self.prices.estimate(config, share)
             for config, share in zip(self.configs, shares, strict=True)
         ]
-        return Stage(first, last, kind, cuts, shares, self._least(prices), exact=False)
+        return Stage(first, last, kind, cuts, shares, self._least(prices), exact=False, options=self._searched)
 
-    def _compiled(
-        self, first: int, last: int, kind: str, cuts: tuple[int, ...], shares: tuple[Share | None, ...], effort: int
-    ) -> Stage | None:
-        """A stage by the exact cycles of its programs."""
-        found = self._each(shares, effort, 1)
+    def compiled(self, stage: Stage, options: Options) -> Stage | None:
+        """The stage with programs of such options, by their exact cycles; None if it cannot be."""
+        found = self._each(stage.shares, options, 1)
         if found is None:
             return None
         cycles, rivals = self._together(found), 1
         there = [price for price in found if price]
         if len(there) > 1 and cycles > CROWDED * max(price.cycles for price in there):
-            other = self._each(shares, effort, len(there))
+            other = self._each(stage.shares, options, len(there))
             if other and (took := self._together(other)) < cycles:
                 cycles, rivals = took, len(there)
-        return Stage(first, last, kind, cuts, shares, cycles, exact=True, rivals=rivals, effort=effort)
+        return replace(stage, cycles=cycles, exact=True, options=options, rivals=rivals)
 
     def _least(self, prices: Sequence[Price | None]) -> int:
         """An estimate for shares that run at once: the slowest, what all load or store, and their starts."""
@@ -264,18 +252,18 @@ class Stages:
         jobs = [Job(part.name, price.words) for part, price in parts if price]
         return time_jobs(self.system, jobs, memory_bytes=ADDRESS_SPACE).cycles
 
-    def _each(self, shares: Sequence[Share | None], effort: int, rivals: int) -> list[Price | None] | None:
+    def _each(self, shares: Sequence[Share | None], options: Options, rivals: int) -> list[Price | None] | None:
         """The exact price of each share; None if one has none."""
         found = [
-            None if share is None else self.prices.exact(config, share, effort)
+            None if share is None else self.prices.exact(config, share, options)
             for config, share in zip(targets_of(self.system, rivals), shares, strict=True)
         ]
         return None if any(one is None and share for one, share in zip(found, shares, strict=True)) else found
 
     def _exact(self, stage: Stage) -> Stage | None:
         """A stage by exact prices, with borders moved where that makes it shorter; None if it cannot be."""
-        best = self._priced(stage.first, stage.last, stage.kind, stage.cuts, stage.shares, exact=True)
-        for _ in range(0 if best is None or stage.kind == WHOLE or self.even else MOVES[self.effort]):
+        best = self.compiled(stage, self._searched)
+        for _ in range(0 if best is None or stage.kind == WHOLE or self.even else MOVES[self.options.effort]):
             assert best
             other = self._moved(best)
             if other is None or other.cycles >= best.cycles:
@@ -285,7 +273,7 @@ class Stages:
 
     def _moved(self, stage: Stage) -> Stage | None:
         """One unit from the slowest share to the fastest."""
-        found = self._each(stage.shares, stage.effort, stage.rivals)
+        found = self._each(stage.shares, stage.options, stage.rivals)
         assert found
         cycles = [price.cycles if price else 0 for price in found]
         counts = [high - low for low, high in pairwise(stage.cuts)]
@@ -294,4 +282,5 @@ class Stages:
             return None
         counts[slow] -= 1
         counts[fast] += 1
-        return self._shared(stage.first, stage.last, stage.kind, tuple(accumulate(counts, initial=0)), exact=True)
+        moved = self._shared(stage.first, stage.last, stage.kind, tuple(accumulate(counts, initial=0)))
+        return moved and self.compiled(moved, self._searched)

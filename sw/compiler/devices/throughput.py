@@ -24,7 +24,7 @@ from dovetail.sw.compiler.devices.host_layers import host_reasons
 from dovetail.sw.compiler.devices.interleaved import interleaved_plan
 from dovetail.sw.compiler.devices.pieces import Prices, compiled, targets_of
 from dovetail.sw.compiler.devices.plan import Layout, Plan, Task
-from dovetail.sw.compiler.devices.routes import Leg, Routes
+from dovetail.sw.compiler.devices.routes import PRICED, Leg, Routes
 from dovetail.sw.compiler.devices.timetable import Timetable, Visit, dealt
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.errors import CompileError
@@ -108,7 +108,9 @@ class _Search:
 
     def __init__(self, system: System, graph: ir.Graph, options: Options, inferences: int) -> None:
         self.system, self.graph, self.options, self.inferences = system, graph, options, inferences
-        self.routes = Routes(system, graph, Prices(options), options.effort)
+        priced = (replace(options, effort=effort, smaller=False) for effort in PRICED[options.effort])
+        self.searches = [Routes(system, graph, Prices(), each, options.effort) for each in priced]
+        self.routes = self.searches[0]
         self.all_legs = [Leg(0, len(self.routes.nodes), kind) for kind in range(len(self.routes.members))]
         share = self.routes.share(self.all_legs[0])
         assert share
@@ -157,11 +159,12 @@ class _Search:
 
     def in_legs(self) -> list[Trial]:
         """Inferences that go from accelerator to accelerator; nothing if none should."""
-        found = self.routes.find()
-        table = dealt(found, self.inferences, self.routes.members, self.routes.cycles)
-        if all(len(self.routes.nodes) == visit.leg.last - visit.leg.first for visit in table.visits):
-            return []
-        return self._with_programs(table, 1)
+        found = list[Trial]()
+        for search in self.searches:
+            table = dealt(search.find(), self.inferences, search.members, search.cycles)
+            if any(len(search.nodes) > visit.leg.last - visit.leg.first for visit in table.visits):
+                found += self._with_programs(table, 1)
+        return found
 
     def frugal(self, trial: Trial) -> list[Trial]:
         """The same with programs for a memory that is slower by the number of accelerators."""

@@ -54,7 +54,7 @@ class Turns:
         for step in steps:
             share = None if step.device == HOST else share_of(self.graph, step.nodes, WHOLE, {})
             shares = tuple(share if part.name == name else None for part in self.system.accelerators)
-            stage = Stage(0, len(step.nodes), WHOLE, (), shares, 0, exact=False, effort=self.options.effort)
+            stage = Stage(0, len(step.nodes), WHOLE, (), shares, 0, exact=False, options=self.options)
             order.append(Turn(step.nodes, stage if share else None))
         return order
 
@@ -116,7 +116,7 @@ class Turns:
         given = share.given(layout.where[0], layout.start)
         key = config, share, (layout.start, *layout.where[0].values())
         if key not in self._codes:
-            self._codes[key] = compiled(config, share, replace(self.options, effort=stage.effort), given)
+            self._codes[key] = compiled(config, share, stage.options, given)
         code = self._codes[key]
         if code is None:
             raise Unable(f"layer {next(iter(share.graph.nodes)).name!r}: the accelerator cannot compute it")

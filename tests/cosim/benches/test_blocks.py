@@ -57,6 +57,7 @@ class ShortBurst(BurstWalker):
         return m
 
 
+@pytest.mark.slow
 def test_bench_of_bursts_names_the_transfer(build_cache: Path) -> None:
     text = r"transfer \d+, address 0x5bfc, .*, span 0x4: item \d+ must be 2 beats at 0x5bfc, not 1 beats at 0x5bfc"
     with pytest.raises(BenchError, match=text):

@@ -58,6 +58,7 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_options_and_testcases(counter: Path, build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"cycles": 10, "count": 11}
     assert run(counter, "counter_bench", testcase="counts", options=settings, cache=build_cache) == 1

@@ -88,7 +88,7 @@ MUTATIONS = (
     Mutation("interconnect", Addresses, "free & arbiter.grant[k]", "arbiter.grant[k]", 10),
     Mutation("load", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
     Mutation("load", DmaShell, "room.eq(in_flight != config.outstanding)", "room.eq(1)", 14, slow=True),
-    Mutation("store", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10),
+    Mutation("store", DmaShell, "o.ready.eq(ready)", "o.ready.eq(1)", 10, slow=True),
     Mutation("store", StoreCore, "there_next & open_next", "there_next", slow=True),
     Mutation("store", StoreCore, "any_filled & (sent | ~beat_there)", "any_filled", slow=True),
     Mutation("load", LoadCore, "error.eq(bad)", "error.eq(came_bad)", slow=True),

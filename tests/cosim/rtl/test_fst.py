@@ -95,6 +95,7 @@ def changes(vcd: str) -> list[tuple[str, str, str]]:
     return sorted(rows, key=lambda row: (int(row[0]), *row[1:]))
 
 
+@pytest.mark.slow
 def test_fst_equals_vcd(build_cache: Path, tmp_path: Path) -> None:
     for kind in ("fst", "vcd"):
         with Bench(Queue(depth=4), cache=build_cache, trace=kind) as bench:

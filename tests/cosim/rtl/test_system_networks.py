@@ -8,11 +8,12 @@ import pytest
 from dovetail.cosim.compare.systems import verify_system
 from dovetail.cosim.rtl.system_engine import SystemEngine
 from dovetail.isa.config.system import System
-from dovetail.sw.runtime.system_network import plan_network
+from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
 from tests.sw.compiler.devices.test_plan import HOST, TINY, WIDE, system_of
 from tests.sw.compiler.devices.test_shares import graph_of
 
 pytestmark = pytest.mark.slow  # a system takes half a minute to build
+FOUR = Path(__file__).parents[3] / "docs/examples/systems/small.toml"
 SYSTEMS = {"alike": system_of(TINY, TINY), "mixed": system_of(WIDE, TINY)}
 
 
@@ -47,14 +48,27 @@ def test_networks_on_two_accelerators(engine: SystemEngine, name: str, inference
             np.testing.assert_array_equal(getattr(mine, column), getattr(other, column), column)
 
 
-@pytest.mark.parametrize("name, tasks", [("resnet8", 24), ("mobilenet_v2_block", 6)])
+@pytest.mark.parametrize("name, tasks", [("resnet8", 24), ("mobilenet_v2_block", 7)])
 def test_inferences_that_go_from_accelerator_to_accelerator(build_cache: Path, name: str, tasks: int) -> None:
-    network = plan_network(graph_of(name), SYSTEMS["mixed"], mode="throughput", inferences=4, effort=0)
+    network = plan_network(graph_of(name), SYSTEMS["mixed"], mode="throughput", inferences=4)
     assert len(network.plan.tasks) == tasks
+    check(network, build_cache)
+
+
+@pytest.mark.parametrize(("mode", "inferences", "cycles"), [("latency", 1, 127_970), ("throughput", 4, 304_812)])
+def test_the_four_accelerators_of_the_page(build_cache: Path, mode: str, inferences: int, cycles: int) -> None:
+    network = plan_network(graph_of("resnet8"), System.load(FOUR), mode=mode, inferences=inferences)
+    assert network.times.cycles == cycles
+    check(network, build_cache)
+
+
+def check(network: SystemNetwork, cache: Path) -> None:
+    """All of it is equal on RTL."""
     rng = np.random.default_rng(7)
     samples = [
-        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs} for _ in range(4)
+        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
+        for _ in range(network.inferences)
     ]
-    verdict = verify_system(network, samples, cache=build_cache)
+    verdict = verify_system(network, samples, cache=cache)
     assert verdict.equal, verdict.first_difference
     assert verdict.cycles_rtl == network.times.cycles

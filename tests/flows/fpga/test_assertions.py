@@ -90,6 +90,7 @@ def test_only_behind_the_macro(tmp_path: Path) -> None:
     assert "assert" not in text.partition(f"`ifdef {MACRO}")[0]
 
 
+@pytest.mark.slow
 def test_what_is_broken_fires(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     assert pytestconfig.cache is not None
     cache = pytestconfig.cache.mkdir("dovetail-builds")

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler import draft
+from dovetail.sw.compiler import search
 from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition, partition
@@ -27,11 +27,11 @@ def part(name: str, config: Config) -> Partition:
 @pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(EIGHT, sram=64 << 10), replace(EIGHT, banks=4)])
 def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """With banks set apart and without, with room for all and for little of it, each number of rows."""
-    ways = [way for way in draft._ways(part(name, config)) if way.rows]
-    assert len(ways) == 2 * len(draft.PARTS), "with matrices in SRAM, and without"
+    ways = [way for way in search._ways(part(name, config)) if way.rows]
+    assert len(ways) == 2 * len(search.PARTS), "with matrices in SRAM, and without"
     for way in ways:
-        monkeypatch.setattr(draft, "_ways", lambda _, way=way: [Way(0, False), way])
-        monkeypatch.setattr(draft, "_on_less", lambda *_: ())
+        monkeypatch.setattr(search, "_ways", lambda _, way=way: [Way(0, False), way])
+        monkeypatch.setattr(search, "_on_less", lambda *_: ())
         choices.forget()
         check(compile_network(f"zoo:{name}", config, effort=0))
     choices.forget()
@@ -39,16 +39,16 @@ def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyP
 
 def test_rows_of_a_tile_are_those_that_the_vector_unit_takes_at_once() -> None:
     """Parts of the 99 rows of most norms and softmaxes; not of the classifier's one row."""
-    assert draft._tiles(part("kwt?depth=1", SIXTEEN)) == [28, 36, 52]
-    assert draft._tiles(part("kwt?depth=1", replace(SIXTEEN, softmax=1, norm=1))) == [25, 33, 50]
-    assert draft._tiles(part("resnet8", SIXTEEN)) == []
+    assert search._tiles(part("kwt?depth=1", SIXTEEN)) == [28, 36, 52]
+    assert search._tiles(part("kwt?depth=1", replace(SIXTEEN, softmax=1, norm=1))) == [25, 33, 50]
+    assert search._tiles(part("resnet8", SIXTEEN)) == []
 
 
 def test_without_room_there_is_no_such_draft() -> None:
     """Two rows, as operand and as result, and a table do not fit a bank of 2 KiB."""
     config = replace(EIGHT, sram=32 << 10)
     net = part("bert_tiny?depth=1&tokens=40&channels=256", config)
-    best, _ = draft._best(draft._drafts(net, (way for way in draft._ways(net) if way.rows)), None)
+    best, _ = search._best(search._drafts(net, (way for way in search._ways(net) if way.rows)), None)
     assert best is None or best.way.rows
 
 
@@ -70,9 +70,9 @@ def test_fewer_cycles_than_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("name", "config", "cycles"),
     [
-        ("cct", EIGHT, 321_909),
+        pytest.param("cct", EIGHT, 321_909, marks=pytest.mark.slow),
         ("cct", SIXTEEN, 88_025),
-        ("kwt", EIGHT, 1_195_884),
+        pytest.param("kwt", EIGHT, 1_195_884, marks=pytest.mark.slow),
         ("kwt", SIXTEEN, 317_158),
         ("bert_tiny", EIGHT, 931_563),
         ("bert_tiny", SIXTEEN, 240_581),

@@ -7,11 +7,12 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.compiler.compile import emit
-from dovetail.sw.compiler.draft import Draft, plan
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade, cut, is_local
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.choices import Way
+from dovetail.sw.compiler.search import plan
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

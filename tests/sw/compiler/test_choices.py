@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
-from dovetail.sw.compiler import draft
+from dovetail.sw.compiler import search
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import Partition
 from dovetail.sw.compiler.place import Given
@@ -41,13 +42,13 @@ def in_bands() -> tuple[ir.Graph, Config]:
 def searches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Partition]]:
     """Grows with each search for a plan, of a process that knows nothing and has an empty cache."""
     found: list[Partition] = []
-    search = draft.search
+    original = search.search
 
-    def counted(partition: Partition) -> tuple[draft.Draft, int]:
+    def counted(partition: Partition) -> tuple[Draft, int]:
         found.append(partition)
-        return search(partition)
+        return original(partition)
 
-    monkeypatch.setattr(draft, "search", counted)
+    monkeypatch.setattr(search, "search", counted)
     schedule_cache.use(tmp_path)
     tiling.forget()
     yield found

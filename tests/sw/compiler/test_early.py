@@ -9,7 +9,7 @@ from dovetail.isa.instructions.table import Unit
 from dovetail.isa.timing.run import time_program
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, emit
-from dovetail.sw.compiler.draft import Draft, _ways
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit.arena import without
 from dovetail.sw.compiler.emit.beside import early
 from dovetail.sw.compiler.emit.operations import Task, Transfer
@@ -17,6 +17,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.compiler.plan.schedule import Tiling
+from dovetail.sw.compiler.search import _ways
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network

@@ -16,12 +16,13 @@ from dovetail.isa.numerics.softmax import onnx_exponentials
 from dovetail.isa.timing.run import time_program
 from dovetail.sw import frontend
 from dovetail.sw.compiler.compile import Code, emit
-from dovetail.sw.compiler.draft import Draft, plan
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.bands import Cascade
 from dovetail.sw.compiler.partition.im2col import _forms, in_turn
 from dovetail.sw.compiler.partition.outline import in_bands, partition
 from dovetail.sw.compiler.plan.choices import Way
+from dovetail.sw.compiler.search import plan
 from dovetail.sw.network import ir, reference
 from dovetail.sw.passes.integer.edit import with_others
 from dovetail.sw.random.networks import RandomNet

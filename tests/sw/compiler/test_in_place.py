@@ -14,7 +14,7 @@ from dovetail.isa.parameters import Formula, Parameters, RunInput, Term
 from dovetail.isa.program import Program, ProgramError
 from dovetail.sw.analysis.explain.explainer import explain
 from dovetail.sw.analysis.history import history
-from dovetail.sw.compiler.draft import Draft, search
+from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit.beside import accesses_of
 from dovetail.sw.compiler.emit.operations import Task
 from dovetail.sw.compiler.emit.overlap import overlapped
@@ -23,6 +23,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.compiler.partition.in_place import parameters_of
 from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.choices import Way
+from dovetail.sw.compiler.search import search
 from dovetail.sw.errors import CompileError, NetworkError
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir, reference

@@ -124,6 +124,7 @@ def test_what_takes_a_row_at_a_time() -> None:
     assert forms(net.graph(net.conv(net.input(1, 9, 9, 4), 0, multiplier=2)), config).keys() == {(1, 1)}
 
 
+@pytest.mark.slow
 def test_cycles() -> None:
     """MobileNetV2 with a kernel row at a time, and with as many as fit."""
 
@@ -138,6 +139,7 @@ def test_cycles() -> None:
     assert found == {(8, 8, 1): (5_637_291, 5_408_724), (16, 16, 1): (1_775_877, 1_480_405)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [(16, 8, 1), (8, 8, 4)], ids=str)
 def test_on_rtl(lanes: tuple[int, int, int], build_cache: Path) -> None:
     """Bands, strides, several blocks, two steps: bytes, timeline and counters."""

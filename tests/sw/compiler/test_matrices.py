@@ -11,7 +11,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.sw import frontend
-from dovetail.sw.compiler import draft
+from dovetail.sw.compiler import search
 from dovetail.sw.compiler.compile import Code, emit, generate
 from dovetail.sw.compiler.draft import Draft
 from dovetail.sw.compiler.emit.products import records_of
@@ -109,7 +109,7 @@ def test_every_step_of_a_decoder(banks: int) -> None:
     graph, config = decoder(), EIGHT.replace(banks=banks, parameters=2)
     for wide in (False, True):
         way = Way(0, True, wide, by_bank=True, matrices=True)
-        assert way in draft._ways(partition(graph, config, Options(effort=0)))
+        assert way in search._ways(partition(graph, config, Options(effort=0)))
         run_all(CompiledNetwork(code_of(graph, config, way)), graph)
 
 

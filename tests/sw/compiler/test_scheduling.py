@@ -8,7 +8,7 @@ import pytest
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op, Unit
 from dovetail.isa.timing.run import time_program
-from dovetail.sw.compiler import draft
+from dovetail.sw.compiler import draft, search
 from dovetail.sw.compiler.emit.arena import Arena, Room
 from dovetail.sw.compiler.emit.hazards import races
 from dovetail.sw.compiler.emit.operations import Compute, Form, Task, Transfer
@@ -205,7 +205,7 @@ def test_the_clock_tells_the_cycles_of_the_program(seed: int, monkeypatch: pytes
 def test_a_plan_is_given_up_only_if_it_takes_more_cycles(seed: int) -> None:
     config = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
     outline = partition(random_network(seed, 12), config, Options())
-    for way in draft._ways(outline):
+    for way in search._ways(outline):
         cycles = draft.Draft(outline, way).cycles({}, None)
         assert cycles is not None
         for limit in (cycles, cycles + 1, cycles * 2):

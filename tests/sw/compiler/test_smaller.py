@@ -11,7 +11,10 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
+from dovetail.sw.compiler.options import Options
+from dovetail.sw.compiler.partition.outline import partition
 from dovetail.sw.compiler.plan.smaller import Moved, smaller
+from dovetail.sw.compiler.search import search
 from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import random_network
@@ -80,10 +83,10 @@ def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> Non
     graph, config = frontend.load("zoo:resnet8"), SQUARE.replace(sram=2048 * KIB, banks=None)
     alone = compile_network(graph, SQUARE.replace(sram=1024 * KIB, banks=None), effort=0).report().cycles
     prices = count(1)
-    monkeypatch.setattr("dovetail.sw.compiler.draft._price", lambda drafts: 10 ** next(prices))
+    monkeypatch.setattr("dovetail.sw.compiler.search._price", lambda drafts: 10 ** next(prices))
     assert compile_network(graph, config, effort=0).report().cycles == alone
-    monkeypatch.setattr("dovetail.sw.compiler.draft.smaller", lambda config: [])
-    assert compile_network(graph, config, effort=0).report().cycles > alone
+    _, without = search(partition(graph, config, Options(effort=0, smaller=False)))
+    assert without > alone, "with plans for less SRAM only"
 
 
 @pytest.mark.slow
@@ -134,6 +137,7 @@ def test_what_is_apart_stays_apart() -> None:
     assert moved.at(0x4000) == 0xA000
 
 
+@pytest.mark.slow
 def test_what_goes_ahead_does_not_meet_a_tensor_in_fewer_banks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inception v1 on 1 MiB: the plan of 512 KiB loads weights of a later layer into the bank of a tensor's beginning,
     where its end would lie on the larger memory, still to be read."""

@@ -103,8 +103,8 @@ def test_the_price_is_half_of_what_two_runs_take(
     config: Config, size: int, channels: int, kernel: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other plans, which may be better for the two, are left out."""
-    monkeypatch.setattr("dovetail.sw.compiler.draft.smaller", lambda config: [])
-    monkeypatch.setattr("dovetail.sw.compiler.draft._worth_trying", lambda drafts: drafts[-1:])
+    monkeypatch.setattr("dovetail.sw.compiler.search.smaller", lambda config: [])
+    monkeypatch.setattr("dovetail.sw.compiler.search._worth_trying", lambda drafts: drafts[-1:])
     graph = twice(size, channels, kernel)
     node = graph.nodes[0]
     assert isinstance(node, ir.Conv)

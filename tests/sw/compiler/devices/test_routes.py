@@ -34,7 +34,7 @@ def period(loads: Sequence[Sequence[float]]) -> float:
 
 
 def test_found_routes_are_about_the_best() -> None:
-    search = Routes(system_of(TINY, WIDE), graph_of("mobilenet_v2_block"), Prices(Options(effort=0)), 0)
+    search = Routes(system_of(TINY, WIDE), graph_of("mobilenet_v2_block"), Prices(), Options(effort=0), 0)
     assert search.members == [[0], [1]]
 
     def loads(route: Route) -> list[float]:
