@@ -18,7 +18,7 @@ import onnx
 from keyword_transformer import keyword_transformer, spectra
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from quantisation import replace_table
+from page_table import make_table
 
 from dovetail.isa.config.resolved import Config
 from dovetail.sw.frontend import load
@@ -121,12 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
     arguments = parser.parse_args()
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---:|---|---:|---:|---:|"]
-    for line in rows():
-        print(line, flush=True)
-        lines.append(line)
-    if arguments.page:
-        replace_table(arguments.page, BEGIN, END, lines)
+    make_table(COLUMNS, "|---|---|---:|---|---:|---:|---:|", rows(), arguments.page, BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ minutes. The transformer's weights are random (`keyword_transformer.py`).
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from keyword_transformer import keyword_transformer, spectra
 from numpy.typing import NDArray
+from page_table import make_table
 
-from dovetail.isa.common.files import write_atomically
 from dovetail.sw.frontend import load
 from dovetail.sw.frontend.onnx.uint8_form import uint8_form
 from dovetail.sw.host.onnx_session import open_session
@@ -178,19 +178,8 @@ def main() -> None:
     parser.add_argument("models", type=Path, help="the folder with the reference data")
     parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
     arguments = parser.parse_args()
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    for line in chain(*(rows(arguments.models, network) for network in NETWORKS), transformer_rows()):
-        print(line, flush=True)
-        lines.append(line)
-    if arguments.page:
-        replace_table(arguments.page, BEGIN, END, lines)
-
-
-def replace_table(page: Path, begin: str, end: str, lines: Sequence[str]) -> None:
-    """Put lines into a page, between two marks that are in it."""
-    before, _, rest = page.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    write_atomically(page, "\n".join([before + begin, *lines, end]) + after)
+    lines = chain(*(rows(arguments.models, network) for network in NETWORKS), transformer_rows())
+    make_table(COLUMNS, "|---" * len(COLUMNS) + "|", lines, arguments.page, BEGIN, END)
 
 
 if __name__ == "__main__":

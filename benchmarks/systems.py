@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from quantisation import replace_table
+from page_table import make_table
 
 from dovetail.isa.config.system import System
 from dovetail.sw.runtime.system_network import SystemNetwork, plan_network
@@ -86,12 +86,7 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path, help="the page whose table is replaced")
     arguments = parser.parse_args()
     os.environ["DOVETAIL_SCHEDULES"] = "off"
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---:|---:|---:|---:|---:|"]
-    for line in rows():
-        print(line, flush=True)
-        lines.append(line)
-    if arguments.page:
-        replace_table(arguments.page, BEGIN, END, lines)
+    make_table(COLUMNS, "|---|---|---:|---:|---:|---:|---:|", rows(), arguments.page, BEGIN, END)
 
 
 if __name__ == "__main__":

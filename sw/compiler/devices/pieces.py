@@ -92,7 +92,7 @@ class Prices:
 
     def exact(self, config: Config, share: Share, options: Options) -> Price | None:
         """Of its program; None if the accelerator cannot compute all of it in one."""
-        key = config, options.effort, options.smaller, form_of(share.graph)
+        key = config, options, form_of(share.graph)
         if key not in self._exact:
             self._exact[key] = self._compile(config, share, options)
         return self._exact[key]

@@ -219,6 +219,7 @@ class Stages:
     def _estimated(
         self, first: int, last: int, kind: str, cuts: tuple[int, ...], shares: tuple[Share | None, ...]
     ) -> Stage:
+        """A stage by estimates."""
         prices = [
             None if share is None else self.prices.estimate(config, share)
             for config, share in zip(self.configs, shares, strict=True)

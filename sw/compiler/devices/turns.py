@@ -46,7 +46,7 @@ class Turns:
 
     def __init__(self, system: System, graph: ir.Graph, options: Options, clock: float | None) -> None:
         self.system, self.graph, self.options, self.clock = system, graph, options, clock
-        self._codes: dict[tuple[Config, Share, tuple[int, ...]], Code | None] = {}
+        self._codes: dict[tuple[Config, Options, Share, tuple[int, ...]], Code | None] = {}
 
     def alone(self, steps: Sequence[Step], name: str) -> list[Turn]:
         """Steps with one accelerator."""
@@ -114,7 +114,7 @@ class Turns:
         config, share = targets_of(self.system, stage.rivals)[number], stage.shares[number]
         assert share
         given = share.given(layout.where[0], layout.start)
-        key = config, share, (layout.start, *layout.where[0].values())
+        key = config, stage.options, share, (layout.start, *layout.where[0].values())
         if key not in self._codes:
             self._codes[key] = compiled(config, share, stage.options, given)
         code = self._codes[key]

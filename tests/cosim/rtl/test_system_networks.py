@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dovetail.cosim.compare.systems import verify_system
 from dovetail.cosim.rtl.system_engine import SystemEngine
@@ -29,11 +30,7 @@ def test_networks_on_two_accelerators(engine: SystemEngine, name: str, inference
     system: System = engine.system
     mode = "latency" if inferences == 1 else "throughput"
     network = plan_network(graph_of(name), system, effort=0, mode=mode, inferences=inferences, host=HOST)
-    rng = np.random.default_rng(7)
-    inputs = [
-        {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
-        for _ in range(inferences)
-    ]
+    inputs = samples_of(network)
     expected = network.run(inputs)
     engine.reset()
     found = network.run(inputs, engine)
@@ -64,11 +61,15 @@ def test_the_four_accelerators_of_the_page(build_cache: Path, mode: str, inferen
 
 def check(network: SystemNetwork, cache: Path) -> None:
     """All of it is equal on RTL."""
+    verdict = verify_system(network, samples_of(network), cache=cache)
+    assert verdict.equal, verdict.first_difference
+    assert verdict.cycles_rtl == network.times.cycles
+
+
+def samples_of(network: SystemNetwork) -> list[dict[str, NDArray[np.int8]]]:
+    """Random inputs of each inference."""
     rng = np.random.default_rng(7)
-    samples = [
+    return [
         {port.name: rng.integers(-128, 128, port.shape, np.int8) for port in network.graph.inputs}
         for _ in range(network.inferences)
     ]
-    verdict = verify_system(network, samples, cache=cache)
-    assert verdict.equal, verdict.first_difference
-    assert verdict.cycles_rtl == network.times.cycles

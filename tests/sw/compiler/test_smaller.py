@@ -86,7 +86,7 @@ def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("dovetail.sw.compiler.search._price", lambda drafts: 10 ** next(prices))
     assert compile_network(graph, config, effort=0).report().cycles == alone
     _, without = search(partition(graph, config, Options(effort=0, smaller=False)))
-    assert without > alone, "with plans for less SRAM only"
+    assert without > alone, "the better plan is one for less SRAM"
 
 
 @pytest.mark.slow
