@@ -74,7 +74,8 @@ def on_host() -> Iterator[CompiledNetwork]:
     for name in SMALL:
         yield compile_network(f"zoo:{name}", small)
     for size in FLOATS:
-        yield compile_network(frontend.load(NetworkFile("floats", floats(*size))), small)
+        for make in (floats, sums):
+            yield compile_network(frontend.load(NetworkFile(make.__name__, make(*size))), small)
 
 
 def floats(rows: int, columns: int) -> bytes:
@@ -92,6 +93,16 @@ def floats(rows: int, columns: int) -> bytes:
     build.nodes.append(helper.make_node("Pad", [made, edges], ["Pad_float"], name="Pad", mode="reflect"))
     build.nodes.append(helper.make_node("Softmax", ["Pad_float"], ["Softmax_float"], name="Softmax"))
     return build.finish(build.quantised("Softmax", (1, rows, 2 * columns - 1), 1 / 16, 0, 1.0), OPSET)
+
+
+def sums(rows: int, columns: int) -> bytes:
+    """A network with a product whose sums become floats."""
+    build = TransformerBuilder(f"sums_{rows}x{columns}", 1)
+    start = build.start((1, rows, columns), 1 / 32, 0)
+    other = build.transpose("turned", build.matmul("other", start, columns, LINEAR), (0, 2, 1))
+    build.nodes.append(helper.make_node("MatMul", [*map(build.dequantised, (start, other))], ["sums"], name="sums"))
+    build.nodes.append(helper.make_node("Softmax", ["sums"], ["Softmax_float"], name="Softmax"))
+    return build.finish(build.quantised("Softmax", (1, rows, rows), 1 / 256, 0, 1.0), OPSET)
 
 
 def measured(compiled: CompiledNetwork) -> SocInference:

@@ -33,7 +33,7 @@ from dovetail.sw.quantise.smoothing import smooth
 _SCHEME_HELP = (
     "words in any order: asymmetric, symmetric, symmetric-uint8 or power-of-two activations; per-channel or per-tensor"
     " weights; percentile=VALUE, minmax or kl clipping; uncorrected biases; integer-sums; float-first, float-last,"
-    " float=NODE; default: asymmetric per-channel percentile=99.99"
+    " int32-last, float=NODE; default: asymmetric per-channel percentile=99.99"
 )
 _MOST_LAYERS = 20
 
@@ -189,7 +189,7 @@ def _outcome(
         "scheme": str(scheme),
         "calibration": {"samples": calibration.count, "random": args.random is not None},
         "layers": len(plan.layers),
-        "integer_layers": len(plan.results),
+        "integer_layers": len(plan.weights),
         "float_nodes": plan.floating,
         "quality": _quality(quality),
     }
@@ -198,7 +198,7 @@ def _outcome(
     lines = [
         f"{args.network}: {scheme}",
         f"calibration  {calibration.count} samples ({source})",
-        f"integer      {len(plan.results)} of {len(plan.layers)} layers"
+        f"integer      {len(plan.weights)} of {len(plan.layers)} layers"
         + (f"; stay float: {names} ({len(plan.floating)})" if plan.floating else ", and all other nodes"),
         *(f"output SNR   {_decibel(value)} {name}" for name, value in quality.sqnr.items()),
     ]

@@ -40,9 +40,9 @@ ROWS = (
     ),
     Row(
         ("FULLY_CONNECTED",),
-        ("Gemm", "QGemm", "MatMul", "QLinearMatMul"),
+        ("Gemm", "QGemm", "MatMul", "QLinearMatMul", "MatMulInteger"),
         (Op.CONV_RELU,),
-        "constant 8-bit weights; ONNX: MatMul and Add too",
+        "constant 8-bit weights; ONNX: MatMul and Add too; a float result is int32 sums, which the host scales",
     ),
     Row(
         ("BATCH_MATMUL",),
@@ -240,6 +240,9 @@ DIFFERENCES = """
   of the last axis, with an epsilon of 10^-6 where the file names none. Such a file names an operator set that is too
   old for its HardSwish; it is taken to be of the first one that has all of its operators, so its Softmax is along the
   last axis. Attributes that the standard does not know are for integers, and left out.
+- Networks of ONNX Runtime's dynamic quantisation (DynamicQuantizeLinear, MatMulInteger) find scales and zero points in
+  each run. The accelerator has their matrix products, around a zero point of 0; all else, and what the zero point
+  changes, is the host's.
 - The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for hand-written programs. No operator here needs
   them: when the compiler splits a sum, the array adds the parts in its accumulators.
 """
@@ -255,6 +258,8 @@ runs int8 QDQ files in their uint8 form, in which convolutions and matrix produc
 | Conv | QLinearConv | float | integer, as QLinearConv |
 | MatMul | QLinearMatMul | float | integer, as QLinearMatMul |
 | Gemm | QGemm | QGemm | integer, as QGemm |
+| MatMul with a float result | MatMulIntegerToFloat | float | int32 sums, which the host multiplies by their step |
+| Gemm, MatMul and Add, with an int32 bias and a float result | QGemm | float | the same |
 | Add, Mul | QLinearAdd, QLinearMul | the same | the kernel's bytes for every pair, else the kernel on the host |
 | Sub, Min, Max | float | float | float32's bytes for every pair |
 | Softmax | QLinearSoftmax | QLinearSoftmax | its bytes, in integers on the host; generated C has its table |

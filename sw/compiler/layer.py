@@ -35,7 +35,7 @@ class ConvLayer:
     pixels that are one to the array then, which has all of their channels. ``down``: of a depthwise layer, the array
     goes along columns: its rows are columns of the plane and of the kernel. ``rows``: of the kernel of a depthwise
     layer, that are taken at once; lines are not longer than a stripe then. ``inside``: of a product, all of its matrix
-    is in SRAM.
+    is in SRAM. ``item``: bytes of a result, 4 where sums leave as they are.
     """
 
     height: int
@@ -65,6 +65,7 @@ class ConvLayer:
     down: bool = False
     rows: int = 1
     inside: bool = False
+    item: int = 1
 
     @property
     def separable(self) -> bool:
@@ -148,7 +149,8 @@ class ConvLayer:
 
     def pixel_bytes(self, config: Config, out_channels: Count) -> Count:
         """Bytes in SRAM of a pixel of a tile's results while its sums are complete after each instruction or more."""
-        return out_channels + (3 * np.minimum(out_channels, self.lanes(config)) if self.apart else 0)
+        more = 3 * np.minimum(out_channels, self.lanes(config)) if self.apart else 0
+        return out_channels * self.item + more
 
     def inputs_of(self, out_channels: Count, in_channels: Count) -> Count:
         """Input channels that a tile of ``out_channels`` reads in a pass of ``in_channels``."""

@@ -81,6 +81,27 @@ class Dequantize:
         return np.asarray(self.run([np.arange(256).astype(np.uint8).view(np.int8)])[0], np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class DequantizeSums:
+    """int32 sums [..., C] -> float32: each times the ``steps`` of its channel, [C] or [1]."""
+
+    steps: NDArray[np.float32]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        return [inputs[0].astype(np.float32) * self.steps]
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """int32 sums [..., C] of integers around 0, and a zero point, as the sums around that; it is uint8 in the file,
+    int8 (value - 128) here. ``totals``: int32 [C], of the weights of each sum."""
+
+    totals: NDArray[np.int32]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        return [inputs[0] - (inputs[1].astype(np.int32).ravel() + 128) * self.totals]
+
+
 @dataclass(frozen=True)
 class Permute:
     """Move bytes from one layout of the file's array to another."""

@@ -68,6 +68,12 @@ class Requant:
             raise NetworkError(f"{where!r}: scales must give multipliers of 0 to 2**31, not {worst}") from error
         return cls(mult.astype(np.int32), shift.astype(np.int32), rounding, zero_in, zero_out, lo, hi)
 
+    @classmethod
+    def of_sums(cls, zero_in: int, rounding: Rounding) -> Requant:
+        """Of a node whose int32 accumulators are its result: only ``zero_in`` means something."""
+        nothing = np.zeros(1, np.int32)
+        return cls(nothing, nothing, rounding, zero_in, 0)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Node:
@@ -114,6 +120,8 @@ class Conv(_Convolution):
     pads: pixels of input zero point, (top, left, bottom, right).
     groups: output channels, in order, fall into this many groups; each reads its share of the input channels.
     kind: "conv" or "dense", for reports.
+
+    The result is int8, or int32 of a dense layer whose accumulators leave as they are (`Requant.of_sums`).
     """
 
     groups: int = 1
@@ -175,7 +183,7 @@ def int8_terms(weights: NDArray[np.int16]) -> tuple[NDArray[np.int8], NDArray[np
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatMul(_Node):
-    """Product of two tensors, matrix by matrix: [..., M, K] x [..., K, N] -> [..., M, N].
+    """Product of two tensors, matrix by matrix: [..., M, K] x [..., K, N] -> [..., M, N], int8 or int32 as of `Conv`.
 
     Parameters
     ----------

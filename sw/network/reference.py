@@ -79,10 +79,14 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
         pixels = inputs[0].reshape(graph.tensors[node.inputs[0]].nhwc)
     result: Array
     match node:
+        case ir.Conv() if out.dtype == "int32":
+            result = conv_accumulators(node, pixels)
         case ir.Conv():
             result = conv(node, pixels)
         case ir.Depthwise():
             result = depthwise(node, pixels)
+        case ir.MatMul() if out.dtype == "int32":
+            result = matmul_accumulators(node, inputs[0], inputs[1])
         case ir.MatMul():
             result = matmul(node, inputs[0], inputs[1])
         case ir.Elementwise():
@@ -117,7 +121,7 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
             result = node.value
         case ir.Pick():
             result = pick(node, inputs[0])
-    return [np.asarray(result).astype(np.int8).reshape(out.shape)]
+    return [np.asarray(result).astype(out.dtype).reshape(out.shape)]
 
 
 _SPATIAL = ir.Conv | ir.Depthwise | ir.AvgPool | ir.Mean | ir.MaxPool | ir.Pad | ir.Im2col
@@ -198,12 +202,17 @@ def depthwise(node: ir.Depthwise, pixels: Int8) -> Int8:
     return rescaled(depthwise_accumulators(node, pixels), node.requant)
 
 
-def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
-    """[..., M, K] x [..., K, N] -> [..., M, N]"""
+def matmul_accumulators(node: ir.MatMul, a: Int8, b: Int8) -> Int64:
+    """int32 accumulators, [..., M, K] x [..., K, N] -> [..., M, N]"""
     left = a.astype(np.float64) - node.requant.zero_in
     right = b.astype(np.float64) - node.zero_b
     sums = left @ (np.swapaxes(right, -1, -2) if node.transposed else right)  # exact: far below 2^53
-    return rescaled(_wrap(sums.astype(np.int64)), node.requant)
+    return _wrap(sums.astype(np.int64))
+
+
+def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
+    """[..., M, K] x [..., K, N] -> [..., M, N]"""
+    return rescaled(matmul_accumulators(node, a, b), node.requant)
 
 
 def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:

@@ -125,7 +125,7 @@ def search(
         nonlocal best
         quantised = apply(calibration, scheme)
         quality = comparison.quality(quantised.model, given, labels, layers=True)
-        trial = Trial(scheme, quality, len(quantised.plan.layers) - len(quantised.plan.results))
+        trial = Trial(scheme, quality, len(quantised.plan.layers) - len(quantised.plan.weights))
         trials.append(trial)
         progress(trial)
         rank = (goal.margin(quality), quality.worst)

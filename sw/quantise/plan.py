@@ -64,8 +64,9 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
     """
     layers = [node.name for node in graph.nodes if has_weights(graph, node)]
     kept = _kept(graph, scheme, layers)
+    of_sums = set(layers[-1:] if scheme.int32_last else ())
     while True:
-        planner = _Planner(graph, layers, kept)
+        planner = _Planner(graph, layers, kept, of_sums)
         found = planner.plan()
         in_vain = set() if scheme.integer_sums else planner.joined_in_vain()
         if not in_vain:
@@ -74,10 +75,14 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
 
 
 class _Planner:
-    def __init__(self, graph: FloatGraph, layers: list[str], kept: set[str]) -> None:
+    def __init__(self, graph: FloatGraph, layers: list[str], kept: set[str], of_sums: set[str]) -> None:
         self.graph = graph
         self.layers = layers
         self.kept = kept
+        self.of_sums = {
+            node.name for node in graph.nodes if node.name in of_sums and node.op_type in ("Gemm", "MatMul")
+        }
+        """Products whose results are not quantised."""
         own = {mapping.operator for mapping in mappings().values() if not mapping.domain and not mapping.integers}
         self.pairs = {*BINARY, *own}
         self.parents: dict[str, str] = {}
@@ -113,7 +118,8 @@ class _Planner:
         """Activations directly behind an operator: the tensor between them is not quantised."""
         for node in reversed(self.graph.nodes):
             operator = self.graph.producers.get(node.input[0]) if node.op_type in _CLAMPS else None
-            if operator is None or {node.name, operator.name} & self.kept or not self._is_fixed(node):
+            apart = self.kept | self.of_sums
+            if operator is None or {node.name, operator.name} & apart or not self._is_fixed(node):
                 continue
             if not (self._is_strong(operator) or self._is_binary(operator) or operator.op_type in _CLAMPS):
                 continue
@@ -283,7 +289,8 @@ class _Planner:
 
     def _mark(self, node: onnx.NodeProto) -> None:
         self.integer.add(node.name)
-        self._touch([*self.graph.activations(node), self._result_of(node.output[0])])
+        results = [] if node.name in self.of_sums else [self._result_of(node.output[0])]
+        self._touch([*self.graph.activations(node), *results])
 
     def _weak(self, node: onnx.NodeProto, roots: dict[str, str]) -> None:
         """An element-wise node is integer if its operands are."""
@@ -352,7 +359,8 @@ class _Planner:
                 result.floating.append(node.name)
             elif has_weights(graph, node):
                 result.weights.append(weight(node))
-                result.results[node.name] = self._result_of(node.output[0])
+                if node.name not in self.of_sums:
+                    result.results[node.name] = self._result_of(node.output[0])
             elif self._is_binary(node) or node.op_type == "Concat":
                 result.operands += [name for name in node.input if graph.is_constant(name)]
         result.clamps = {name: tensor for name, tensor in self.clamps.items() if name in self.integer}

@@ -18,6 +18,7 @@ CLIPPING = ("percentile", "minmax", "kl")
 """The range of a tensor: without the outermost values of calibration; all of them; the least loss of information."""
 
 _WORDS = {"activations": ACTIVATIONS, "weights": WEIGHTS, "clipping": CLIPPING}
+_FLAGS = ("integer-sums", "float-first", "float-last", "int32-last")
 _DEFAULT_PERCENTILE = 99.99
 
 
@@ -31,6 +32,8 @@ class Scheme:
     percentile: per cent of a tensor's elements that clipping "percentile" keeps.
     keep_float: names of nodes that stay float on the host; `*`, `?` and `[...]` as in file names.
     float_first, float_last: keep the first or the last layer that has weights float.
+    int32_last: the last layer that has weights is integer, but its result is not rounded to 8 bits, if it is a matrix
+        product: the host multiplies its int32 sums by their step.
     corrected: biases make up for the mean error that rounding the weights causes.
     integer_sums: sums, products and concatenations are integer wherever their operands are, though only the host may
         read them.
@@ -47,6 +50,7 @@ class Scheme:
     keep_float: tuple[str, ...] = ()
     float_first: bool = False
     float_last: bool = False
+    int32_last: bool = False
     corrected: bool = True
     integer_sums: bool = False
 
@@ -72,8 +76,7 @@ class Scheme:
         clipping = f"percentile={self.percentile:g}" if self.clipping == "percentile" else self.clipping
         words = [self.activations, self.weights, clipping]
         words += ["uncorrected"] * (not self.corrected)
-        words += ["integer-sums"] * self.integer_sums
-        words += ["float-first"] * self.float_first + ["float-last"] * self.float_last
+        words += [word for word in _FLAGS if getattr(self, word.replace("-", "_"))]
         return shlex.join([*words, *(f"float={name}" for name in self.keep_float)])
 
     @classmethod
@@ -90,7 +93,7 @@ class Scheme:
             raise NetworkError(f"scheme must be words with balanced quotes, not {text!r}") from error
         for word in words:
             key, _, value = word.partition("=")
-            if word in ("integer-sums", "float-first", "float-last"):
+            if word in _FLAGS:
                 values[word.replace("-", "_")] = True
             elif word == "uncorrected":
                 values["corrected"] = False
@@ -111,7 +114,7 @@ DEFAULT = Scheme()
 def _choose(values: dict[str, object], word: str) -> None:
     field = next((name for name, known in _WORDS.items() if word in known), "")
     if not field:
-        others = ("percentile=VALUE", "uncorrected", "integer-sums", "float-first", "float-last", "float=NODE")
+        others = ("percentile=VALUE", "uncorrected", *_FLAGS, "float=NODE")
         words = ", ".join([*ACTIVATIONS, *WEIGHTS, *CLIPPING, *others])
         raise NetworkError(f"scheme must be made of {words}, not {word!r}")
     if values.setdefault(field, word) != word:

@@ -6,6 +6,7 @@ Equal seeds give equal networks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
@@ -31,6 +32,11 @@ class RandomNet:
     def tensor(self, *shape: int) -> str:
         name = f"t{len(self.tensors)}"
         self.tensors[name] = ir.Tensor(name, shape, np.float32(0.05), int(self.random.integers(-128, 128)))
+        return name
+
+    def of_sums(self, *shape: int) -> str:
+        name = f"t{len(self.tensors)}"
+        self.tensors[name] = ir.Tensor(name, shape, dtype="int32")
         return name
 
     def input(self, *shape: int) -> str:
@@ -97,6 +103,26 @@ class RandomNet:
         out = self.tensor(*self.shape(a)[:-1], columns)
         requant = self.requant(a, out, 0.01 / self.shape(a)[-1] ** 0.5)
         return self.node(ir.MatMul, (a, b), out, requant=requant, zero_b=self.zero(b), transposed=transposed)
+
+    def sums(self, x: str, channels: int) -> str:
+        """int32 sums: of a dense layer of so many channels, or of rows with one another where there are none."""
+        depth = self.shape(x)[-1]
+        count = prod(self.shape(x)) // depth
+        if not channels:
+            rows = self.reshape(x, count, depth)
+            out, zero = self.of_sums(count, count), self.zero(rows)
+            requant = ir.Requant.of_sums(zero, self.rounding)
+            return self.node(ir.MatMul, (rows, rows), out, requant=requant, zero_b=zero, transposed=True)
+        rows = self.reshape(x, 1, 1, count, depth)
+        return self.node(
+            ir.Conv,
+            (rows,),
+            self.of_sums(1, 1, count, channels),
+            weights=self.random.integers(-128, 128, (channels, 1, 1, depth)).astype(np.int8),
+            bias=self.random.integers(-(2**31), 2**31, channels).astype(np.int32),
+            requant=ir.Requant.of_sums(self.zero(rows), self.rounding),
+            kind="dense",
+        )
 
     def elementwise(self, kind: str, a: str, b: str) -> str:
         out = self.tensor(*np.broadcast_shapes(self.shape(a), self.shape(b)))
@@ -172,16 +198,19 @@ class RandomNet:
     def graph(self, *outputs: str) -> ir.Graph:
         def port(name: str) -> ir.Port:
             tensor = self.tensors[name]
-            return ir.Port(name, name, "int8", tensor.scale, tensor.zero_point, Layout.plain(tensor.shape))
+            return ir.Port(name, name, tensor.dtype, tensor.scale, tensor.zero_point, Layout.plain(tensor.shape))
 
         ins, outs = (tuple(port(name) for name in names) for names in (self.inputs, outputs))
         return ir.Graph(ins, outs, self.tensors, tuple(self.nodes), "random").check()
 
 
 def random_network(seed: int, size: int) -> ir.Graph:
-    """A chain of ``size`` random operators on an image, some of which read earlier results too."""
+    """A chain of ``size`` random operators on an image, some of which read earlier results too; of some seeds the sums
+    of a product are the result."""
     net = RandomNet(seed, Rounding(seed % 2))
     output = _chain(net, size)
+    if seed % 4 == 3:
+        output = net.sums(output, int(net.random.choice([0, 1, 7, 40])))
     return net.graph(net.table(output) if output in net.inputs else output)
 
 

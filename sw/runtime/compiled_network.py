@@ -209,7 +209,7 @@ class CompiledNetwork:
         made = {name for node in own for name in node.outputs}
         used = {name for node in own for name in node.inputs}
         wanted = {name for node in code.nodes_on(HOST) for name in node.inputs}.union(self.graph.wanted)
-        outputs = sum(tensors[name].size for name in made & wanted)
+        outputs = sum(tensors[name].bytes for name in made & wanted)
         inputs = sum(tensors[name].size for name in used - made)
         weights = sum(node.weight_bytes for node in own)
         return inputs + outputs + weights + sum(tensors[node.inputs[1]].size for node in updates)

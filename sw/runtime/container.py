@@ -86,7 +86,7 @@ def _strides(code: Code, name: str) -> tuple[int, ...] | None:
     """Of a tensor that is some channels of a wider one."""
     if name not in code.pitches:
         return None
-    strides = [1, code.pitches[name]]
+    strides = [1, code.pitches[name] // code.graph.tensors[name].item_bytes]
     for size in code.graph.tensors[name].shape[-2:0:-1]:
         strides.append(strides[-1] * size)
     return tuple(reversed(strides[: len(code.graph.tensors[name].shape)]))

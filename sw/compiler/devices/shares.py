@@ -44,7 +44,9 @@ class Region:
     @property
     def offset(self) -> int:
         """Bytes from the tensor's start to its own."""
-        return 0 if self.is_whole else self.span[0] * prod(self.tensor.shape[2:] if self.kind == ROWS else ())
+        if self.is_whole:
+            return 0
+        return self.span[0] * prod(self.tensor.shape[2:] if self.kind == ROWS else ()) * self.tensor.item_bytes
 
     @property
     def is_dense(self) -> bool:
@@ -89,7 +91,8 @@ class Share:
                 places[root] = address + region.offset
             else:
                 places[region.tensor.name] = address
-                parts[name] = Part(region.tensor.name, region.span[0], region.tensor.shape[-1])
+                pitch = region.tensor.shape[-1] * region.tensor.item_bytes
+                parts[name] = Part(region.tensor.name, region.offset, pitch)
         return Given(start, places, parts)
 
 

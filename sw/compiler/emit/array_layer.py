@@ -29,11 +29,13 @@ def layer_of(
 ) -> ConvLayer:
     """The layer's shape on this configuration; ``dense``: between pixels of its input and its output there is
     nothing else in SRAM."""
+    item = graph.tensors[node.outputs[0]].item_bytes
     if isinstance(node, ir.MatMul):
         *_, rows, depth = graph.tensors[node.inputs[0]].shape
         columns = graph.tensors[node.outputs[0]].shape[-1]
         return ConvLayer(
-            rows, 1, depth, rows, 1, columns, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=node.transposed
+            rows, 1, depth, rows, 1, columns, (1, 1), (1, 1), (1, 1), 0, 0, "matmul", False, transposed=node.transposed,
+            item=item,
         )  # fmt: skip
     _, height, width, channels = graph.tensors[node.inputs[0]].nhwc
     _, out_height, out_width, out_channels = graph.tensors[node.outputs[0]].nhwc
@@ -61,7 +63,7 @@ def layer_of(
     layer = ConvLayer(
         height, width, channels, out_height, out_width, out_channels, node.kernel, node.stride, node.dilation,
         node.pads[0], node.pads[1], mode, packed, group, terms=terms, span=span, repeats=repeats, wide=wide,
-        spot=spot,
+        spot=spot, item=item,
     )  # fmt: skip
     layer = replace(layer, sets=sets_of(config, layer), pairs=has_pairs(config, layer))
     return down_columns(config, layer, in_rows(config, in_columns(config, layer) if dense else layer))

@@ -194,7 +194,7 @@ class ConvCode:
                 if layer.separable:
                     part = layer.inputs_of(channel, 0), layer.inputs_of(count, 0)
                     channels = part[1]
-                inner = turn > 0, turn < len(self.passes) - 1
+                inner = turn > 0, layer.item > 1 or turn < len(self.passes) - 1
                 stream, runs = runs_of(
                     self.config, layer, self.block, self.starts[turn], col, self.passes[turn].channels, *inner
                 )
@@ -290,7 +290,8 @@ class ConvCode:
     def _result(self, base: int | None, area: Area, channel: int) -> int:
         """Where a tile's results begin in a tensor at ``base``."""
         assert base is not None
-        return base + (area.row * self.layer.out_width + area.column) * self.target.pitch + channel
+        pixel = area.row * self.layer.out_width + area.column
+        return base + pixel * self.target.pitch + channel * self.layer.item
 
     def _load(self, window: _Window, part: int) -> tuple[int, ...]:
         """The transfer of a tile's input, ``part`` channels, but for addresses."""
@@ -302,7 +303,7 @@ class ConvCode:
         """The transfer of a tile's results, ``count`` channels, but for addresses."""
         pitch = self.target.pitch
         lines = area.rows, self.layer.out_width * pitch, self._out_line(area, out_pixel)
-        return _block(count, lines, (area.columns, pitch, out_pixel))
+        return _block(count * self.layer.item, lines, (area.columns, pitch, out_pixel))
 
     def _load_matrix(self, matrix: Matrix, col: tuple[int, int], part: tuple[int, int], at: int) -> Transfer:
         """Columns ``col`` and rows ``part`` of the matrix, in the matrix's order."""

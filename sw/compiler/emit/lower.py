@@ -236,4 +236,5 @@ class _Lowering:
         offset = part.offset if part else 0
         memory = self.where.get(name) if root in segment.stored else None
         sram = resident.at(self.config) + offset if resident else None
-        return Place(memory, sram, part.pitch if part else self.graph.tensors[name].shape[-1])
+        tensor = self.graph.tensors[name]
+        return Place(memory, sram, part.pitch if part else tensor.shape[-1] * tensor.item_bytes)

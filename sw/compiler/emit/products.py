@@ -93,7 +93,7 @@ class Products:
         """``rows``: of the variable that the matrices are, if all of it is to be in SRAM."""
         config, layer = self.config, self.layer
         tensors = [self.graph.tensors[name] for name in (*self.node.inputs, *self.node.outputs)]
-        sizes = [tensor.shape[-2] * tensor.shape[-1] for tensor in tensors]
+        sizes = [tensor.shape[-2] * tensor.shape[-1] * tensor.item_bytes for tensor in tensors]
         count = tensors[0].size // sizes[0]
         matrices_at, matrix_bytes = self.places[1], sizes[1]
         start = rows.kept if rows else matrices_at.sram

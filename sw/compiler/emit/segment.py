@@ -92,7 +92,7 @@ class Segment:
         for number in early:  # its tiles' sums are int32, so they have buffers
             works[number] = replace(works[number], bound=works[number].bound | {works[number].writes})
         sizes = {f"{name} of columns": 0 for name in self.masks} | {
-            root: graph.tensors[root].size for root in roots.values()
+            root: graph.tensors[root].bytes for root in roots.values()
         }
         self.plan = residency.Plan(
             config,

@@ -252,7 +252,7 @@ def host_reasons(config: Config, options: Options, graph: ir.Graph) -> dict[str,
 
 def least_cycles(config: Config, graph: ir.Graph, nodes: tuple[ir.Node, ...]) -> int:
     """Cycles that a segment takes at least: its multiply-accumulates, or its bytes over the bus, and their latency."""
-    size = sum(graph.tensors[name].size for names in border_of(graph, nodes) for name in names)
+    size = sum(graph.tensors[name].bytes for names in border_of(graph, nodes) for name in names)
     size += sum(node.weight_bytes for node in nodes)
     memory = config.like_fixed
     beats = ceil_div(size, config.bus_bytes) * memory.beat_cycles + memory.read_latency + memory.write_latency

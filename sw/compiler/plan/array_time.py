@@ -104,7 +104,8 @@ def down_columns(config: Config, layer: ConvLayer, along_rows: ConvLayer) -> Con
 @lru_cache(maxsize=4096)
 def has_pairs(config: Config, layer: ConvLayer) -> bool:
     """Whether a read can have the input of two pixels, and the layer takes fewer cycles if it does."""
-    if layer.mode != "conv" or layer.terms > 1 or config.pixel_lanes == 1 or config.stripe == 1:
+    plain = layer.mode == "conv" and layer.terms == layer.item == 1
+    if not plain or config.pixel_lanes == 1 or config.stripe == 1:
         return False
     near = layer.stride[1] * layer.channels < PAIR_STEPS
     if not near or layer.kc(config, layer.channels) > config.pair_sets:

@@ -204,7 +204,8 @@ def _load_input(config: Config, layer: ConvLayer, rows: Number, columns: Number,
 
 
 def _store(config: Config, layer: ConvLayer, rows: Number, columns: Number, channels: Number) -> Number:
-    return _plane(config, config.like_fixed.write_latency, rows, columns, channels, layer.out_width, layer.out_channels)
+    made, pitch = channels * layer.item, layer.out_channels * layer.item
+    return _plane(config, config.like_fixed.write_latency, rows, columns, made, layer.out_width, pitch)
 
 
 def _plane(
@@ -310,12 +311,12 @@ def lower_bound(config: Config, layer: ConvLayer, tiling: Tiling, loads: Sequenc
         for taken, seen in streams
     ]
     stores = sum(
-        n * m * k * write(height * width * made)
+        n * m * k * write(height * width * made * layer.item)
         for n, height in rows.pieces
         for m, width in columns.pieces
         for k, made in across.pieces
     )
     first = min(cycles for _, cycles in weights) + (inputs[0] if loads[0] else 0)
-    store = write(rows.last * columns.last * across.last) if loads[2] else 0
+    store = write(rows.last * columns.last * across.last * layer.item) if loads[2] else 0
     loaded = sum(inputs) * loads[0] // len(inputs) + sum(count * cycles for count, cycles in weights)
     return ceil_div(max(first + 2 * busy + store, 2 * loaded + store, first + 2 * stores if loads[2] else 0), 2)

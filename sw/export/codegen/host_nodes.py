@@ -63,6 +63,11 @@ def write_host(writer: Writer, node: ir.Host) -> None:
             ends, count = _typed(writer, node, "int8", "float32"), writer.size(node.outputs[0])
             table = writer.constants.array(payload.table(), f"{node.name}_table")
             writer.call("dovetail_dequantise", table, count, *ends)
+        case kernels.DequantizeSums():
+            sums = writer.graph.tensors[node.inputs[0]]
+            columns, ends = sums.shape[-1], _typed(writer, node, "int32", "float32")
+            steps = writer.constants.array(np.resize(payload.steps, columns), f"{node.name}_steps")
+            writer.call("dovetail_dequantise_sums", steps, sums.size // columns, columns, *ends)
         case kernels.Permute():
             order = payload.after.inside(payload.before.order().reshape(payload.before.shape)).ravel()
             item_bytes = writer.graph.tensors[node.inputs[0]].item_bytes

@@ -37,6 +37,10 @@ def _window(
     }
 
 
+def _are_sums(writer: Writer, node: ir.Node) -> int:
+    return int(writer.graph.tensors[node.outputs[0]].dtype == "int32")
+
+
 def _convolution(writer: Writer, node: ir.Conv | ir.Depthwise) -> None:
     terms = node.weights[None] if node.rest is None else np.concatenate([node.weights[None], node.rest])
     fields: Fields = {
@@ -44,6 +48,7 @@ def _convolution(writer: Writer, node: ir.Conv | ir.Depthwise) -> None:
         "out_channels": len(node.bias),
         "groups": node.groups if isinstance(node, ir.Conv) else 1,
         "terms": len(terms),
+        "sums": _are_sums(writer, node),
         "weights": writer.constants.array(terms.astype(np.int8), f"{node.name}_weights"),
         "bias": writer.constants.array(node.bias.astype(np.int32), f"{node.name}_bias"),
         "requant": writer.requant(node.requant, node.name),
@@ -61,6 +66,7 @@ def _product(writer: Writer, node: ir.MatMul) -> None:
         "columns": result.shape[-1],
         "zero_b": node.zero_b,
         "transposed": int(node.transposed),
+        "sums": _are_sums(writer, node),
         "requant": writer.requant(node.requant, node.name),
     }
     operands = map(writer.storage.pointer, (*node.inputs, *node.outputs))

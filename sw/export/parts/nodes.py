@@ -26,6 +26,14 @@ from dovetail.sw.network.layout import as_unsigned
 
 def _convolution(part: Part, node: ir.Conv | ir.Depthwise) -> None:
     source, result, r = node.inputs[0], node.outputs[0], node.requant
+    if isinstance(node, ir.Conv) and not part.is_byte(result):
+        before, after = (part.graph.tensors[name].shape for name in (source, result))
+        rows = part.reshaped(part.plain(source), before, (-1, before[-1]))
+        matrix = part.constant(np.ascontiguousarray(node.weights[:, 0, 0].T), f"{node.name}/weights")
+        sums = _sums(part, rows, r.zero_in, matrix, np.int8(0), f"{node.name}/sums")
+        biased = part.op("Add", [sums, part.constant(node.bias, f"{node.name}/bias")], f"{node.name}/biased")
+        part.values[result] = part.reshaped(biased, (-1, after[-1]), after)
+        return
     if isinstance(node, ir.Depthwise):
         weights = node.whole_weights.transpose(2, 0, 1)[:, None]
         groups = part.graph.tensors[source].nhwc[3]
@@ -65,6 +73,9 @@ def _product(part: Part, node: ir.MatMul) -> None:
     if node.transposed:
         rank = len(part.graph.tensors[b].shape)
         right = part.transposed(right, (*range(rank - 2), rank - 1, rank - 2))
+    if not part.is_byte(result):
+        part.values[result] = _sums(part, part.plain(a), r.zero_in, right, np.uint8(node.zero_b + 128), result)
+        return
     scales = scales_of(r, part.scale(b), part.scale(a), part.scale(result))
     part.exact &= scales.exact
     reals = [
@@ -73,6 +84,12 @@ def _product(part: Part, node: ir.MatMul) -> None:
     ]
     sums = part.op("MatMul", reals, f"{node.name}/sums")
     part.values[result] = part.quantised(sums, result, scales.result, r.zero_out, (r.lo, r.hi))
+
+
+def _sums(part: Part, a: str, zero_a: int, b: str, zero_b: np.int8 | np.uint8, name: str) -> str:
+    """int32 sums of a product of two matrices; ``zero_a`` as in the graph, ``zero_b`` as in the file."""
+    zeros = [part.constant(np.uint8(zero_a + 128), f"{name}/zero_a"), part.constant(zero_b, f"{name}/zero_b")]
+    return part.op("MatMulInteger", [a, b, *zeros], name)
 
 
 def _elementwise(part: Part, node: ir.Elementwise) -> None:
@@ -266,6 +283,14 @@ def write_host(part: Part, node: ir.Host) -> None:
         case kernels.Dequantize():
             real = part.real(part.plain(source), payload.scale, payload.zero_point)
             part.values[result] = _shaped(part, real, source, result)
+        case kernels.DequantizeSums():
+            real = part.op("Cast", [part.plain(source)], f"{result}/sums", to=TensorProto.FLOAT)
+            scaled = part.op("Mul", [real, part.constant(payload.steps, f"{result}/steps")], result)
+            part.values[result] = _shaped(part, scaled, source, result)
+        case kernels.Around():
+            zero = part.op("Cast", [part.plain(node.inputs[1])], f"{result}/zero", to=TensorProto.INT32)
+            shift = part.op("Mul", [zero, part.constant(payload.totals, f"{result}/totals")], f"{result}/shift")
+            part.values[result] = part.op("Sub", [part.plain(source), shift], result)
         case kernels.Permute():
             outside = part.outside(part.plain(source), part.graph.tensors[source].shape, payload.before)
             value = part.inside(outside, payload.after)

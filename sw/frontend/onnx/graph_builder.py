@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
 from dovetail.sw.frontend.onnx.limits import check_results
 from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Value
-from dovetail.sw.host.kernels import Dequantize, OnnxOp, Permute, Quantize, Wire
+from dovetail.sw.host.kernels import Around, Dequantize, DequantizeSums, OnnxOp, Permute, Quantize, Wire
 from dovetail.sw.host.norm import as_norm
 from dovetail.sw.host.softmax import in_integers
 from dovetail.sw.network import ir
@@ -50,8 +51,10 @@ class GraphBuilder:
         self.tensors[name] = ir.Tensor(name, shape, scale, zero, _inside(dtype))
         return name
 
-    def integer(self, name: str, layout: Layout, quant: Quant) -> Value:
-        """Declare the int8 result of an accelerator node."""
+    def integer(self, name: str, layout: Layout, quant: Quant | None) -> Value:
+        """Declare the int8 result of an accelerator node, or its int32 sums where there is no quantisation."""
+        if quant is None:
+            return Value(self.tensor(name, layout.inner, "int32"), layout, "int32")
         return Value(self.tensor(name, layout.inner, "int8", quant), layout, quant.dtype)
 
     def host(self, label: str, name: str, sources: tuple[str, ...], results: tuple[str, ...], payload: Any) -> None:
@@ -222,6 +225,18 @@ class GraphBuilder:
         payload = Dequantize(source.quant.scale, source.quant.zero_point)
         self.host("dequantize", f"{name}/dequantize", (value.tensor,), (result,), payload)
         return Value(result, value.layout, "float32")
+
+    def dequantize_sums(self, name: str, sums: Value, steps: NDArray[np.float32]) -> Value:
+        """int32 -> float32 on the host."""
+        result = self.tensor(name, self.tensors[sums.tensor].shape, "float32")
+        self.host("dequantize_sums", f"{name}/dequantize", (sums.tensor,), (result,), DequantizeSums(steps))
+        return Value(result, sums.layout, "float32")
+
+    def around(self, name: str, sums: Value, zero: Value, totals: NDArray[np.int32]) -> Value:
+        """int32 sums of integers around 0 as those around a zero point of the run, on the host."""
+        result = self.tensor(name, self.tensors[sums.tensor].shape, "int32")
+        self.host("zero_point", f"{name}/zero", (sums.tensor, zero.tensor), (result,), Around(totals))
+        return Value(result, sums.layout, "int32")
 
     def quantize(self, node_name: str, name: str, value: Value, quant: Quant) -> Value:
         """float32 -> int8 on the host."""

@@ -40,7 +40,7 @@ class Importer:
     def __init__(self, file: OnnxFile, states: Mapping[str, str] | None = None) -> None:
         self.file = file
         self.states = states or {}
-        self.scope = Scope(file)
+        self.scope = Scope(file, convolution.scaled_sums)
         self.builder = self.scope.builder
 
     def read(self) -> ir.Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,10 @@ _DEEPEST = 64
 """Float nodes in a row that wait for their QuantizeLinear: longer expressions are left to the host."""
 
 
+InFloat = Callable[["Scope", OnnxNode], Value | None]
+"""What makes a float result of integers where nothing quantises it; None: ONNX Runtime does."""
+
+
 class Scope:
     """A name is a constant, a graph tensor (`Value`), a dequantised tensor (`Source`), or a float result that waits for
     its QuantizeLinear.
@@ -31,8 +36,9 @@ class Scope:
     waiting, depths: nodes whose float result waits, and how many wait in a row.
     """
 
-    def __init__(self, file: OnnxFile) -> None:
+    def __init__(self, file: OnnxFile, in_float: InFloat) -> None:
         self.file = file
+        self._in_float = in_float
         self.builder = GraphBuilder(file)
         self.constants: dict[str, Array] = dict(file.constants)
         self.quantised: dict[str, Constant] = {}
@@ -68,10 +74,10 @@ class Scope:
         elif name in self.waiting:
             node = self.waiting[name]
             scaled = self._scaled(node)
-            if scaled is None:
-                self.host(node)
-            else:
+            if scaled is not None:
                 self.values[name] = self.builder.dequantize(name, scaled)
+            elif not self.put(node, self._in_float(self, node)):
+                self.host(node)
         if name not in self.values:
             kind = "a constant" if self.constant(name) is not None else "missing"
             raise NetworkError(f"{name!r} must be computed from the network's inputs, not {kind}")

@@ -81,6 +81,15 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """A product's int32 sums that are wanted as they are; ``node`` and ``name`` as of `Target`."""
+
+    node: str
+    name: str
+    quant: None = None
+
+
+@dataclass(frozen=True)
 class Source:
     """An int8 tensor with its meaning: an operand of an integer operator, or a dequantised float name."""
 
@@ -129,17 +138,30 @@ class Constant:
         ------
         NetworkError: not 8 bits, not centred on zero, or scales along another axis.
         """
+        if problem := self._problem(channel_axis):
+            raise NetworkError(f"{where}: {problem}")
+        scales = self.scale.astype(np.float32).ravel()
+        return self._centred.astype(np.int8), np.resize(scales, self.values.shape[channel_axis])
+
+    def fit(self, channel_axis: int) -> bool:
+        """Whether there are such `weights`."""
+        return not self._problem(channel_axis)
+
+    def _problem(self, channel_axis: int) -> str:
+        """Why there are none."""
         if self.values.dtype not in (np.int8, np.uint8):
-            raise NetworkError(f"{where}: weights must be int8 or uint8, not {self.values.dtype}")
-        centred = self.values.astype(np.int16) - self._spread(self.zero_point).astype(np.int16)
+            return f"weights must be int8 or uint8, not {self.values.dtype}"
+        centred = self._centred
         if centred.size and (centred.min() < -128 or centred.max() > 127):
-            raise NetworkError(
-                f"{where}: weights must fit int8 around their zero point, not an asymmetric range; "
+            return (
+                "weights must fit int8 around their zero point, not an asymmetric range; "
                 "quantise with symmetric weights (quantize_static: WeightSymmetric, weight_type=QInt8)"
             )
-        channels = self.values.shape[channel_axis]
-        if self.scale.size == 1:
-            return centred.astype(np.int8), np.full(channels, self.scale.ravel()[0], np.float32)
-        if self.axis % self.values.ndim != channel_axis or self.scale.size != channels:
-            raise NetworkError(f"{where}: weight scales must run along output channels, not axis {self.axis}")
-        return centred.astype(np.int8), self.scale.astype(np.float32).ravel()
+        along = self.axis % self.values.ndim == channel_axis and self.scale.size == self.values.shape[channel_axis]
+        if self.scale.size > 1 and not along:
+            return f"weight scales must run along output channels, not axis {self.axis}"
+        return ""
+
+    @property
+    def _centred(self) -> NDArray[np.int16]:
+        return self.values.astype(np.int16) - self._spread(self.zero_point).astype(np.int16)

@@ -26,6 +26,7 @@ from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.sw.frontend.test_float_products import CHANNELS, DEPTH, Product
 
 MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="128 KiB")
@@ -104,6 +105,22 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
         manifest = exported(compiled, tmp_path / str(number))
         assert all(part["exact"] for part in manifest["parts"])
         assert differing(compiled, tmp_path / str(number)) == 0
+
+
+@pytest.mark.parametrize("config", [CONFIG, BARE], ids=["all", "bare"])
+def test_sums_that_the_host_scales(config: Config, tmp_path: Path) -> None:
+    """Of weights, of two tensors, and around a zero point of the run."""
+    net = Product(np.uint8, per_channel=False)
+    x = net.input((1, 5, DEPTH), (0.04, 3))
+    net.done(net.op("MatMul", x, net.op("Transpose", net.input((1, 5, DEPTH), (0.03, -9)), perm=[0, 2, 1])))
+    levels, _, zero = net.op("DynamicQuantizeLinear", net.op("MatMul", x, net.weights()), outputs=3)
+    weights = np.random.default_rng(1).integers(-128, 128, (CHANNELS, 6)).astype(np.int8)
+    net.done(net.op("MatMulInteger", levels, net.constant(weights), zero))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.model())
+    compiled = compile_network(path, config, host=replace(default_host(), round_trip=0))
+    exported(compiled, tmp_path)
+    assert differing(compiled, tmp_path) == 0
 
 
 def test_host_operators_in_one_part_and_a_convolution_alone(norm_network: bytes, tmp_path: Path) -> None:

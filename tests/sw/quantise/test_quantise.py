@@ -116,7 +116,7 @@ def scales_of(model: onnx.ModelProto) -> dict[str, tuple[float, int]]:
     "text",
     [
         "asymmetric per-channel minmax",
-        "power-of-two per-tensor kl uncorrected integer-sums float-first float-last",
+        "power-of-two per-tensor kl uncorrected integer-sums float-first float-last int32-last",
         "symmetric-uint8 per-channel percentile=99.5 'float=a node' 'float=block;*'",
     ],
 )
@@ -336,6 +336,22 @@ def test_layers_stay_float_on_wish() -> None:
         planned(model, "float=Conv_77")
     with pytest.raises(NetworkError, match="network must have something to quantise"):
         planned(model, "float=*")
+
+
+def test_sums_of_the_last_layer_are_not_rounded() -> None:
+    """Its operands are integers; nothing quantises its result, as far as it is a matrix product."""
+    model = residual()
+    made, floating = planned(model, "int32-last")
+    assert made == planned(model)[0][:-1] and floating == ["Softmax"]
+    (sample, *_) = samples = samples_of(model)
+    results = [run(quantise(model, samples, Scheme.parse(text)), sample) for text in ("", "int32-last")]
+    rounded, exact = (float(np.abs(result - run(model, sample)).max()) for result in results)
+    assert exact < rounded
+    quantised = quantise(model, samples, Scheme.parse("int32-last")).SerializeToString()
+    compiled = compile_network(load(NetworkFile("net", quantised)), Config())
+    np.testing.assert_array_equal(compiled.run(sample["x"]).outputs["y"], results[1])
+    tensors = compiled.graph.tensors
+    assert [tensors[node.outputs[0]].dtype for node in compiled.graph.nodes if node.op == "dense"] == ["int32"]
 
 
 def test_normalisation_between_host_nodes_stays_float() -> None:

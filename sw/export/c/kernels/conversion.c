@@ -24,3 +24,10 @@ void dovetail_dequantise(const float table[256], size_t count, const int8_t *in,
     for (size_t i = 0; i < count; i++)
         out[i] = table[(uint8_t)in[i]];
 }
+
+void dovetail_dequantise_sums(const float *steps, size_t rows, size_t columns, const int32_t *in, float *out)
+{
+    for (size_t row = 0; row < rows; row++)
+        for (size_t column = 0; column < columns; column++)
+            *out++ = (float)*in++ * steps[column];
+}

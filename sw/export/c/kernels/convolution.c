@@ -36,21 +36,22 @@ static int32_t accumulate(const struct dovetail_convolution *node, struct filter
 /* `step`: elements from the filter of an output channel to the next one's; `share`: output channels that read the same
    input channels. */
 static void convolve(const struct dovetail_convolution *node, struct filter filter, ptrdiff_t step, int32_t share,
-                     const int8_t *in, int8_t *out)
+                     const int8_t *in, void *out)
 {
     const struct dovetail_window *window = &node->window;
     const int8_t *weights = filter.weights;
+    size_t index = 0;
     for (int32_t y = 0; y < window->out_height; y++)
         for (int32_t x = 0; x < window->out_width; x++)
             for (int32_t k = 0; k < node->out_channels; k++) {
                 filter.weights = weights + k * step;
                 int32_t sum = accumulate(node, filter, in + k / share * filter.channels, node->bias[k],
                                          y * window->stride_y - window->top, x * window->stride_x - window->left);
-                *out++ = dovetail_requantise(&node->requant, (size_t)k, sum);
+                dovetail_put(&node->requant, node->sums, (size_t)k, sum, out, index++);
             }
 }
 
-void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in, int8_t *out)
+void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in, void *out)
 {
     const int32_t channels = node->window.channels / node->groups;
     const ptrdiff_t step = (ptrdiff_t)node->window.kernel_y * node->window.kernel_x * channels;
@@ -58,7 +59,7 @@ void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in
     convolve(node, filter, step, node->out_channels / node->groups, in, out);
 }
 
-void dovetail_convolve_depthwise(const struct dovetail_convolution *node, const int8_t *in, int8_t *out)
+void dovetail_convolve_depthwise(const struct dovetail_convolution *node, const int8_t *in, void *out)
 {
     const ptrdiff_t taps = (ptrdiff_t)node->window.kernel_y * node->window.kernel_x;
     const struct filter filter = {node->weights, node->out_channels, node->out_channels * taps, 1};

@@ -76,6 +76,15 @@ int8_t dovetail_requantise(const struct dovetail_requant *requant, size_t channe
     return (int8_t)dovetail_clamp(scaled + requant->zero_out, requant->lo, requant->hi);
 }
 
+void dovetail_put(const struct dovetail_requant *requant, uint8_t sums, size_t channel, int32_t value, void *out,
+                  size_t index)
+{
+    if (sums)
+        ((int32_t *)out)[index] = value;
+    else
+        ((int8_t *)out)[index] = dovetail_requantise(requant, channel, value);
+}
+
 static int64_t combine(int combination, int64_t a, int64_t b)
 {
     switch (combination) {

@@ -55,6 +55,10 @@ int64_t dovetail_scale(int32_t value, int32_t mult, int32_t shift, int rounding)
 /* An accumulator of a channel to int8. */
 int8_t dovetail_requantise(const struct dovetail_requant *requant, size_t channel, int32_t value);
 
+/* Put result `index` of `out`, an accumulator of a channel: as int8, or with `sums` as the int32 that it is. */
+void dovetail_put(const struct dovetail_requant *requant, uint8_t sums, size_t channel, int32_t value, void *out,
+                  size_t index);
+
 /* Two int8 values to one. */
 int8_t dovetail_sum_one(const struct dovetail_sum_rule *rule, int32_t a, int32_t b);
 

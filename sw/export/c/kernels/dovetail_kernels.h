@@ -34,22 +34,23 @@ struct dovetail_window {
 
 /* A convolution. `weights`: `terms` arrays, one after the other, whose sum the weights are; each of them is
  * [out_channels][kernel_y][kernel_x][channels / groups], of a depthwise convolution [kernel_y][kernel_x][out_channels].
- * Accumulators wrap at 32 bits. */
+ * Accumulators wrap at 32 bits; with `sums` they are the results, int32 instead of int8. */
 struct dovetail_convolution {
     struct dovetail_window window;
     int32_t out_channels;
     int32_t groups;
     int32_t terms;
+    uint8_t sums;
     const int8_t *weights;
     const int32_t *bias;
     struct dovetail_requant requant;
 };
 
 /* [height][width][channels] to [out_height][out_width][out_channels]. */
-void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in, int8_t *out);
+void dovetail_convolve(const struct dovetail_convolution *node, const int8_t *in, void *out);
 
 /* The same; output channel k sees input channel k * channels / out_channels. */
-void dovetail_convolve_depthwise(const struct dovetail_convolution *node, const int8_t *in, int8_t *out);
+void dovetail_convolve_depthwise(const struct dovetail_convolution *node, const int8_t *in, void *out);
 
 /* Average pooling. `counts_padding`: padding reads as `fill` and counts as taps. `origin`: the integer that ties are
  * rounded away from. */
@@ -71,15 +72,17 @@ void dovetail_mean(const struct dovetail_requant *requant, size_t pixels, size_t
 
 /* --- matrices --------------------------------------------------------------------------------------------------- */
 
-/* `matrices` products [rows][depth] x [depth][columns]; with `transposed` the second operand is [columns][depth]. */
+/* `matrices` products [rows][depth] x [depth][columns]; with `transposed` the second operand is [columns][depth]; `sums`
+ * as of a convolution. */
 struct dovetail_product {
     size_t matrices, rows, depth, columns;
     int32_t zero_b;
     uint8_t transposed;
+    uint8_t sums;
     struct dovetail_requant requant;
 };
 
-void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_t *a, const int8_t *b, int8_t *out);
+void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_t *a, const int8_t *b, void *out);
 
 /* --- element by element ----------------------------------------------------------------------------------------- */
 
@@ -166,6 +169,9 @@ void dovetail_quantise(const int32_t edges[256], int8_t of_nan, size_t count, co
 
 /* `table`: what each byte becomes, by its bits. */
 void dovetail_dequantise(const float table[256], size_t count, const int8_t *in, float *out);
+
+/* Sums [rows][columns], each times the step of its column. */
+void dovetail_dequantise_sums(const float *steps, size_t rows, size_t columns, const int32_t *in, float *out);
 
 /* --- softmax and float ------------------------------------------------------------------------------------------ */
 

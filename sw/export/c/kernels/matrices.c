@@ -1,8 +1,9 @@
 #include "dovetail_kernels.h"
 
-void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_t *a, const int8_t *b, int8_t *out)
+void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_t *a, const int8_t *b, void *out)
 {
     size_t along = node->transposed ? 1 : node->columns, across = node->transposed ? node->depth : 1;
+    size_t index = 0;
     for (size_t matrix = 0; matrix < node->matrices; matrix++, b += node->depth * node->columns)
         for (size_t row = 0; row < node->rows; row++, a += node->depth)
             for (size_t column = 0; column < node->columns; column++) {
@@ -11,6 +12,6 @@ void dovetail_multiply_matrices(const struct dovetail_product *node, const int8_
                     int32_t right = b[column * across + k * along] - node->zero_b;
                     total += (uint32_t)((a[k] - node->requant.zero_in) * right);
                 }
-                *out++ = dovetail_requantise(&node->requant, 0, dovetail_wrap(total));
+                dovetail_put(&node->requant, node->sums, 0, dovetail_wrap(total), out, index++);
             }
 }

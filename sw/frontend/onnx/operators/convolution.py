@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,15 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import OnnxNode
 from dovetail.sw.frontend.onnx.operators.window import window_of
 from dovetail.sw.frontend.onnx.scope import Scope
-from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Target, Value
+from dovetail.sw.frontend.onnx.values import Constant, Quant, Source, Sums, Target, Value
 from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array, Layout, Shape
+
+_ONE = np.ones((), np.float32)
+"""The scale of integers that are what they are."""
+
+_MOST_BIASED = 3
+"""Axes of a matrix product at most that ONNX Runtime makes one node with the bias behind it."""
 
 
 def _convolution(
@@ -62,7 +68,7 @@ def _convolution(
 
 
 def _dense(
-    scope: Scope, source: Source, weights: Constant, bias: Constant | Array | None, target: Target
+    scope: Scope, source: Source, weights: Constant, bias: Constant | Array | None, target: Target | Sums
 ) -> Value | None:
     """Matrix product with constant weights [K, N] as a 1x1 convolution over the rows."""
     shape, builder, where = source.value.shape, scope.builder, f"node {target.node!r}"
@@ -101,7 +107,7 @@ def _dense(
     return out
 
 
-def _product(scope: Scope, a: Source, b: Source, target: Target) -> Value | None:
+def _product(scope: Scope, a: Source, b: Source, target: Target | Sums) -> Value | None:
     """Matrix product of two activations: one matrix each, or equally many."""
     left, right, builder = a.value.shape, b.value.shape, scope.builder
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
@@ -141,9 +147,8 @@ def _bias(name: str, bias: Constant | Array | None, source: Quant, scales: NDArr
         return np.zeros(scales.size, np.int32)
     if isinstance(bias, Constant):
         levels = bias.values.ravel()
-        given = np.broadcast_to(bias.scale.ravel(), scales.shape).astype(np.float64)
         if levels.dtype == np.int32 and levels.size == scales.size and not np.any(bias.zero_point):
-            if np.allclose(given, steps, rtol=1e-3, atol=1e-30):
+            if _is_in_steps(bias, steps):
                 return np.ascontiguousarray(levels)
             raise NetworkError(f"node {name!r}: bias scale must be input scale times weight scale")
         bias = bias.real()
@@ -152,6 +157,12 @@ def _bias(name: str, bias: Constant | Array | None, source: Quant, scales: NDArr
     real = np.broadcast_to(bias.ravel() if bias.size > 1 else bias.reshape(()), scales.shape)
     rounded = np.rint(real.astype(np.float64) / steps)
     return np.clip(rounded, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def _is_in_steps(bias: Constant, steps: NDArray[np.floating[Any]]) -> bool:
+    """Whether a bias has the scale of the sums, as far as float32 can tell."""
+    given = np.broadcast_to(bias.scale.ravel(), steps.shape).astype(np.float64)
+    return np.allclose(given, steps, rtol=1e-3, atol=1e-30)
 
 
 def _fastest(layout: Layout) -> int:
@@ -166,7 +177,9 @@ def _ohwi(weights: NDArray[np.int8]) -> NDArray[np.int8]:
     return weights.transpose(0, 2, 3, 1)
 
 
-def _requant(source: Quant, scales: NDArray[np.float32], target: Target) -> ir.Requant:
+def _requant(source: Quant, scales: NDArray[np.float32], target: Target | Sums) -> ir.Requant:
+    if isinstance(target, Sums):
+        return ir.Requant.of_sums(source.zero_point, Rounding.ONNX)
     real = onnx_multiplier(np.asarray(source.scale), scales, np.asarray(target.quant.scale))
     zeros = source.zero_point, target.quant.zero_point
     return ir.Requant.encode(real, Rounding.ONNX, *zeros, *target.clamp, where=target.node)
@@ -192,15 +205,26 @@ def _qlinear_matmul(scope: Scope, node: OnnxNode) -> bool:
 
 
 def _qgemm(scope: Scope, node: OnnxNode) -> bool:
-    """With constant weights."""
-    source, target = scope.operand(node, 0), scope.target(node, 7, 8)
+    """With constant weights; its result is float if it has no scale."""
+    source, weights, of_sums = scope.operand(node, 0), _qgemm_weights(scope, node), not node.input(7)
+    target = Sums(node.name, f"{node.outputs[0]}/sums") if of_sums else scope.target(node, 7, 8)
+    if source is None or weights is None or target is None or (of_sums and not weights.fit(1)):
+        return False
+    bias = scope.constant(node.input(6)) if node.input(6) else None
+    value = _dense(scope, source, weights, bias, target)
+    if value is not None and of_sums:
+        value = scope.builder.dequantize_sums(node.outputs[0], value, _steps(source, weights))
+    return scope.put(node, value)
+
+
+def _qgemm_weights(scope: Scope, node: OnnxNode) -> Constant | None:
+    """Weights [K, N]; None if they are none, or the node does more than a product and a bias."""
     turned = bool(node.attributes.get("transB", 0))
     weights = scope.weight(node, 3, 0 if turned else 1)
     plain = node.attributes.get("alpha", 1.0) == 1.0 and not node.attributes.get("transA", 0)
-    if source is None or weights is None or target is None or not plain:
-        return False
-    bias = scope.constant(node.input(6)) if node.input(6) else None
-    return scope.put(node, _dense(scope, source, weights.transposed((1, 0)) if turned else weights, bias, target))
+    if weights is None or not plain:
+        return None
+    return weights.transposed((1, 0)) if turned else weights
 
 
 def _conv(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
@@ -212,15 +236,20 @@ def _conv(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
 
 
 def _gemm(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
-    source, weights = scope.sources.get(node.inputs[0]), scope.quantised.get(node.inputs[1])
+    source, weights = scope.sources.get(node.inputs[0]), _gemm_weights(scope, node)
     known, bias = scope.bias(node.input(2))
-    plain = node.attributes.get("alpha", 1.0) == 1.0 and node.attributes.get("beta", 1.0) == 1.0
-    plain = plain and not node.attributes.get("transA", 0)
-    if source is None or weights is None or not known or not plain:
+    if source is None or weights is None or not known:
         return None
-    if node.attributes.get("transB", 0):
-        weights = weights.transposed((1, 0))
     return _dense(scope, source, weights, bias, target)
+
+
+def _gemm_weights(scope: Scope, node: OnnxNode) -> Constant | None:
+    """Weights [K, N] of a Gemm; None if they are no integers, or the Gemm does more than a product and a bias."""
+    weights = scope.quantised.get(node.inputs[1])
+    plain = node.attributes.get("alpha", 1.0) == 1.0 and node.attributes.get("beta", 1.0) == 1.0
+    if weights is None or not plain or node.attributes.get("transA", 0):
+        return None
+    return weights.transposed((1, 0)) if node.attributes.get("transB", 0) else weights
 
 
 def _matmul(scope: Scope, node: OnnxNode, target: Target, bias: Constant | Array | None = None) -> Value | None:
@@ -235,17 +264,107 @@ def _matmul(scope: Scope, node: OnnxNode, target: Target, bias: Constant | Array
 
 def biased(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
     """MatMul and Add of a constant."""
+    for product, bias in _biased_products(scope, node):
+        size = bias.values.size if isinstance(bias, Constant) else np.asarray(bias).size
+        weights = scope.quantised.get(product.inputs[1])
+        if weights is not None and size in (1, weights.values.shape[-1]):
+            return _matmul(scope, product, replace(target, node=product.name), bias)
+    return None
+
+
+def _biased_products(scope: Scope, node: OnnxNode) -> Iterator[tuple[OnnxNode, Constant | Array]]:
+    """A MatMul that waits and the constant that an Add adds to it."""
     left, right = node.inputs
     for data, other in ((left, right), (right, left)):
         _, bias = scope.bias(other)
         product = scope.waiting.get(data)
         if bias is not None and product is not None and product.op == "MatMul":
-            size = bias.values.size if isinstance(bias, Constant) else np.asarray(bias).size
-            weights = scope.quantised.get(product.inputs[1])
-            if weights is not None and size in (1, weights.values.shape[-1]):
-                return _matmul(scope, product, replace(target, node=product.name), bias)
-    return None
+            yield product, bias
 
 
-NODES = {"QLinearConv": _qlinear_conv, "QLinearMatMul": _qlinear_matmul, "QGemm": _qgemm}
+# Sums that leave as they are -------------------------------------------------------------------
+
+
+def scaled_sums(scope: Scope, node: OnnxNode) -> Value | None:
+    """The float result of a product that nothing quantises: int32 sums, times their step on the host.
+
+    ONNX Runtime computes it so, too, where operands and bias are integers, and the first operand is uint8 or becomes
+    so in the file's uint8 form. None if they are not, or the node is no product.
+    """
+    product, bias, known = node, None, True
+    if node.op == "Add":
+        alone = (pair for pair in _biased_products(scope, node) if _is_alone(scope, pair[0]))
+        product, bias = next(alone, (node, None))
+    elif node.op == "Gemm":
+        known, bias = scope.bias(node.input(2))
+    source, other = (scope.sources.get(name) for name in (*product.inputs, "")[:2])
+    wanted = Sums(node.name, f"{node.outputs[0]}/sums")
+    if product.op not in ("Gemm", "MatMul") or source is None or not known:
+        return None
+    if scope.file.kernel_types[source.quant.dtype] != "uint8":
+        return None
+    if product.op == "MatMul" and other is not None:
+        sums, steps = _product(scope, source, other, wanted), np.atleast_1d(source.quant.scale * other.quant.scale)
+    else:
+        weights = _gemm_weights(scope, product) if product.op == "Gemm" else scope.quantised.get(product.inputs[1])
+        if weights is None or not weights.fit(1):
+            return None
+        steps = _steps(source, weights)
+        if bias is not None and not _is_of_sums(bias, steps, weights.values.shape[1]):
+            return None
+        sums = _dense(scope, source, weights, bias, wanted)
+    return None if sums is None else scope.builder.dequantize_sums(node.outputs[0], sums, steps)
+
+
+def _steps(source: Source, weights: Constant) -> NDArray[np.float32]:
+    """What 1 stands for in the sums, for each channel or for all."""
+    return np.float32(source.quant.scale) * weights.scale.astype(np.float32).ravel()
+
+
+def _matmul_integer(scope: Scope, node: OnnxNode) -> bool:
+    """With constant weights: the int32 sums are the result. Where the zero point is only known in a run
+    (DynamicQuantizeLinear), they are those around 0, and the host makes up for it."""
+    value, levels = scope.values.get(node.inputs[0]), scope.constant(node.inputs[1])
+    if value is None or value.dtype not in ("int8", "uint8") or levels is None:
+        return False
+    zero, zero_b = _zero(scope, node.input(2), value.dtype), _zero(scope, node.input(3), str(levels.dtype))
+    quant = Quant.of(_ONE, np.zeros((), value.dtype) if zero is None else zero, f"node {node.label}")
+    if zero is None and value.dtype != "uint8":
+        return False
+    if quant is None or zero_b is None or not (weights := Constant(levels, _ONE, zero_b, 1)).fit(1):
+        return False
+    wanted = Sums(node.name, node.outputs[0] if zero is not None else f"{node.outputs[0]}/sums")
+    sums = _dense(scope, Source(value, quant), weights, None, wanted)
+    if sums is not None and zero is None:
+        totals = weights.weights(1, node.label)[0].sum(axis=0, dtype=np.int32)
+        sums = scope.builder.around(node.outputs[0], sums, scope.value(node.input(2)), totals)
+    return scope.put(node, sums)
+
+
+def _zero(scope: Scope, name: str, dtype: str) -> Array | None:
+    """A zero point, 0 where it is left out; None if it is no constant."""
+    return scope.constant(name) if name else np.zeros((), dtype)
+
+
+def _is_alone(scope: Scope, product: OnnxNode) -> bool:
+    """Whether a product's result goes into one sum and nowhere else: ONNX Runtime makes one of the two then."""
+    (name,) = product.outputs
+    source = scope.sources.get(product.inputs[0])
+    few = source is not None and len(source.value.shape) <= _MOST_BIASED
+    return few and len(scope.file.consumers.get(name, ())) == 1 and name not in scope.file.outputs
+
+
+def _is_of_sums(bias: Constant | Array, steps: NDArray[np.float32], channels: int) -> bool:
+    """Whether a bias is int32, a number of the sums' steps for each channel."""
+    if not isinstance(bias, Constant) or bias.values.dtype != np.int32 or bias.values.size != channels:
+        return False
+    return not np.any(bias.zero_point) and _is_in_steps(bias, steps)
+
+
+NODES = {
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear_matmul,
+    "QGemm": _qgemm,
+    "MatMulInteger": _matmul_integer,
+}
 BETWEEN = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
