@@ -106,8 +106,9 @@ def work(name: str, cache: Path, tuned: bool) -> None:
     for line in sys.stdin:
         program = programs[line.strip()]
         memory = program.memory.copy()
+        arguments = getattr(program, "arguments", (program.program, program.pages, program.base))  # of older checkouts
         start = time.process_time()
-        result = engine.run(memory, *program.arguments)
+        result = engine.run(memory, *arguments)
         seconds = time.process_time() - start
         if result.fault:
             raise SystemExit(f"{name}: {result.fault}")

@@ -60,7 +60,7 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
     ins = [tensors[name] for name in node.inputs[: 2 if isinstance(node, Update) else None]]
     out = tensors[node.outputs[0]]
     for tensor in [*ins, out]:
-        of_sums = tensor is out and tensor.dtype == "int32" and may_leave_sums(node)
+        of_sums = tensor is out and tensor.dtype == "int32" and _may_leave_sums(node)
         require(tensor.dtype == "int8" or of_sums, node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
     arity = 2 if isinstance(node, Elementwise | MatMul | Update) else 0 if isinstance(node, Constant) else 1
     if isinstance(node, Move):
@@ -101,7 +101,7 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
     require(out.shape == want, node.name, f"output must be {want}, not {out.shape}")
 
 
-def may_leave_sums(node: Node) -> bool:
+def _may_leave_sums(node: Node) -> bool:
     """Whether a node's result may be its int32 accumulators: of dense layers with int8 weights, and of products."""
     return isinstance(node, MatMul) or (isinstance(node, Conv) and node.kind == "dense" and node.rest is None)
 

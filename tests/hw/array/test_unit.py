@@ -675,7 +675,10 @@ def test_columns(shape: tuple[int, int, int]) -> None:
         outcome.compare(config, *case)
 
 
-@pytest.mark.parametrize("shape", [(8, 3, 1), (6, 4, 2), (10, 2, 1), (16, 2, 1), (15, 2, 4)])
+@pytest.mark.parametrize(
+    "shape",
+    [(8, 3, 1), (6, 4, 2), *(pytest.param(n, marks=pytest.mark.slow) for n in ((10, 2, 1), (16, 2, 1), (15, 2, 4)))],
+)
 def test_kernel_rows(shape: tuple[int, int, int]) -> None:
     """Two and three kernel rows at once: one step and two, padding, strides, sets, columns, and what does not go."""
     ic, oc, lanes = shape
@@ -722,7 +725,9 @@ def test_kernel_rows(shape: tuple[int, int, int]) -> None:
         outcome.compare(config, *case)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 2), (2, 3, 4), (1, 2, 8), (4, 4, 4)])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 2), (1, 2, 8), *(pytest.param(n, marks=pytest.mark.slow) for n in ((2, 3, 4), (4, 4, 4)))]
+)
 def test_pairs(shape: tuple[int, int, int]) -> None:
     """Two pixels of a read: every distance, groups that are full and that are not, padding on both sides."""
     ic, oc, lanes = shape

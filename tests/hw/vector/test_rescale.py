@@ -167,7 +167,7 @@ def any_batch(rng: np.random.Generator, operation: VectorOperation, rounding: Ro
     return (params(operation, rounding, **values), *operands(rng, 32))
 
 
-@pytest.mark.parametrize("times", [10, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_any_registers(operation: VectorOperation, times: int) -> None:
     """Built with this operation alone."""

@@ -24,7 +24,13 @@ def part(name: str, config: Config) -> Partition:
 
 
 @pytest.mark.parametrize("name", ["kwt?depth=1", "cct?depth=1", "bert_tiny?depth=1&tokens=40&channels=32"])
-@pytest.mark.parametrize("config", [EIGHT, SIXTEEN, replace(EIGHT, sram=64 << 10), replace(EIGHT, banks=4)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(EIGHT, replace(EIGHT, sram=64 << 10)),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (SIXTEEN, replace(EIGHT, banks=4))),
+    ],
+)
 def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """With banks set apart and without, with room for all and for little of it, each number of rows."""
     ways = [way for way in search._ways(part(name, config)) if way.rows]
@@ -73,8 +79,8 @@ def test_fewer_cycles_than_side_by_side() -> None:
         pytest.param("cct", EIGHT, 321_909, marks=pytest.mark.slow),
         ("cct", SIXTEEN, 88_025),
         pytest.param("kwt", EIGHT, 1_195_884, marks=pytest.mark.slow),
-        ("kwt", SIXTEEN, 317_158),
-        ("bert_tiny", EIGHT, 931_563),
+        pytest.param("kwt", SIXTEEN, 317_158, marks=pytest.mark.slow),
+        pytest.param("bert_tiny", EIGHT, 931_563, marks=pytest.mark.slow),
         ("bert_tiny", SIXTEEN, 240_581),
     ],
 )

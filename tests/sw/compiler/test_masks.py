@@ -87,7 +87,7 @@ def test_which_sums_they_do() -> None:
     assert [mask.total for mask in found(part, graph, {scores})] == [both[1].total]
 
 
-@pytest.mark.parametrize("values", [set(), {-128, 0, 3}, {100}])
+@pytest.mark.parametrize("values", [{-128, 0, 3}, *(pytest.param(v, marks=pytest.mark.slow) for v in (set(), {100}))])
 def test_masks_of_other_values_stay_sums(values: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "values_of", lambda *_: values)
     part = parts()

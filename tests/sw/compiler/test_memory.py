@@ -64,8 +64,9 @@ def test_a_better_order_is_found() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("mobilenet_v1", "resnet8", "dscnn", "inception_block", "shuffle_block", "attention_block"),
-        *("mobilenet_v2?width=0.5&resolution=96", "bert_tiny?depth=2&tokens=40"),
+        *("resnet8", "dscnn", "inception_block", "shuffle_block", "attention_block", "bert_tiny?depth=2&tokens=40"),
+        pytest.param("mobilenet_v1", marks=pytest.mark.slow),
+        pytest.param("mobilenet_v2?width=0.5&resolution=96", marks=pytest.mark.slow),
         pytest.param("resnet50?width=0.25&resolution=64", marks=pytest.mark.slow),
     ],
 )

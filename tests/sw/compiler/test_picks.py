@@ -56,7 +56,7 @@ def test_a_token_needs_no_node_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("config", [WHOLE, WHOLE.replace(sram="512 KiB", bus=64)], ids=["small", "many banks"])
-@pytest.mark.parametrize("name", [SMALL, SHARP])
+@pytest.mark.parametrize("name", [SHARP, pytest.param(SMALL, marks=pytest.mark.slow)])
 def test_bytes_are_those_of_the_interpreter(name: str, config: Config) -> None:
     """Of every run; what is picked is what ONNX Runtime computes."""
     compiled = compile_network(name, config, effort=0)

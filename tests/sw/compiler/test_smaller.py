@@ -35,7 +35,11 @@ def rising(graph: ir.Graph, config: Config, sizes: Sequence[int], effort: int) -
     return made
 
 
-@pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (SQUARE, 1), (WIDE, 0)], ids=["8x8", "8x8-1", "16x16"])
+@pytest.mark.parametrize(
+    ("config", "effort"),
+    [(SQUARE, 1), (WIDE, 0), pytest.param(SQUARE, 0, marks=pytest.mark.slow)],
+    ids=["8x8-1", "16x16", "8x8"],
+)
 @pytest.mark.parametrize("name", ["zoo:resnet8", "zoo:dscnn", "zoo:autoencoder"])
 def test_more_sram_never_costs_cycles(name: str, config: Config, effort: int) -> None:
     rising(frontend.load(name), config, (32, 64, 128, 256, 512, 2048), effort)
@@ -63,7 +67,9 @@ def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
         check(compiled)
 
 
-@pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), (WIDE, 1)], ids=["8x8", "16x16-1"])
+@pytest.mark.parametrize(
+    ("config", "effort"), [(SQUARE, 0), pytest.param(WIDE, 1, marks=pytest.mark.slow)], ids=["8x8", "16x16-1"]
+)
 def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
     """They are at most 2 % above the next smaller power of two; `dovetail docs scheduling` has figures."""
     graph = frontend.load("zoo:resnet8")

@@ -447,7 +447,7 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     assert memory.tobytes() == machine.memory, (seed, values)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n >= 16 else ()) for n in range(40)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n >= 10 else ()) for n in range(40)])
 @pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit in (Unit.ARRAY, Unit.VECTOR)])
 def test_compute_matches_loops(op: Op, seed: int) -> None:
     compare(seed, op)

@@ -53,7 +53,9 @@ def test_every_tensor_of_every_step_equals_onnx_runtime(name: str) -> None:
             assert {state.written for state in network.graph.states} <= wanted.tensors.keys()
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize(
+    "config", [pytest.param(name, marks=pytest.mark.slow if n > 1 else ()) for n, name in enumerate(CONFIGS)]
+)
 def test_every_configuration_gives_the_same_logits(config: str) -> None:
     one, other = (compile_network(SHARP, chosen) for chosen in (Config(), CONFIGS[config]))
     for sample in steps(4, 30):

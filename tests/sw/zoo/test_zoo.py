@@ -164,7 +164,14 @@ def test_blocks_compile_to_their_operators_and_run_exactly(name: str, operators:
     assert result.cycles == compiled.report().cycles
 
 
-@pytest.mark.parametrize("name", [name for name in MACS if name.partition("?")[0] in (*FULL_SIZE, "vit_tiny")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if macs > 18_000_000 else ())
+        for name, macs in MACS.items()
+        if name.partition("?")[0] in (*FULL_SIZE, "vit_tiny")
+    ],
+)
 def test_small_versions_run_exactly(name: str) -> None:
     config = Config(ic_lanes=16, oc_lanes=16, bus=128, sram="64 KiB")
     compiled = compile_network(f"zoo:{name}", config)
