@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Array, Sample
 from dovetail.sw.quantise.calibration import Calibration
+from dovetail.sw.quantise.float_network import FloatGraph
+from dovetail.sw.quantise.plan import leaves_sums
 from dovetail.sw.quantise.quality import Comparison, Quality
 from dovetail.sw.quantise.quantiser import Quantised, apply
 from dovetail.sw.quantise.scheme import Scheme
@@ -99,8 +101,9 @@ def search(
 ) -> Search:
     """Try `LADDER`, then the best of it with more and more layers float, until the goal is met.
 
-    The later steps keep float: the last layer, the first, both, and then the 1, 2, 4 and 8 layers that lose most
-    signal-to-noise from their operands to their results.
+    Before that the last layer's result stays what its sums are, if it is a matrix product. The later steps keep float:
+    the last layer, the first, both, and then the 1, 2, 4 and 8 layers that lose most signal-to-noise from their
+    operands to their results.
 
     Parameters
     ----------
@@ -136,14 +139,16 @@ def search(
     met = any(attempt(replace(scheme, keep_float=keep_float)) for scheme in LADDER)
     if not met:
         assert best is not None
-        met = any(attempt(scheme) for scheme in _with_float(best[1], best[2]))
+        met = any(attempt(scheme) for scheme in _with_float(calibration.graph, best[1], best[2]))
     assert best is not None
     return Search(tuple(trials), best[1], best[2], met)
 
 
-def _with_float(base: Trial, quantised: Quantised) -> Iterator[Scheme]:
-    """A scheme with ever more layers float."""
+def _with_float(graph: FloatGraph, base: Trial, quantised: Quantised) -> Iterator[Scheme]:
+    """A scheme with ever more in float."""
     scheme, layers = base.scheme, quantised.plan.results
+    if leaves_sums(graph, quantised.plan.layers[-1:]):
+        yield replace(scheme, int32_last=True)
     if len(layers) < 2:
         return
     yield replace(scheme, float_last=True)

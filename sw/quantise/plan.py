@@ -7,7 +7,7 @@ operator that only moves or picks bytes have equal pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -64,7 +64,7 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
     """
     layers = [node.name for node in graph.nodes if has_weights(graph, node)]
     kept = _kept(graph, scheme, layers)
-    of_sums = set(layers[-1:] if scheme.int32_last else ())
+    of_sums = leaves_sums(graph, layers[-1:] if scheme.int32_last else ())
     while True:
         planner = _Planner(graph, layers, kept, of_sums)
         found = planner.plan()
@@ -74,15 +74,19 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
         kept |= in_vain
 
 
+def leaves_sums(graph: FloatGraph, layers: Collection[str]) -> set[str]:
+    """Those of some layers whose results need not be quantised, as int32 sums become floats: matrix products."""
+    return {node.name for node in graph.nodes if node.name in layers and node.op_type in ("Gemm", "MatMul")}
+
+
 class _Planner:
+    """``of_sums``: products whose results are not quantised."""
+
     def __init__(self, graph: FloatGraph, layers: list[str], kept: set[str], of_sums: set[str]) -> None:
         self.graph = graph
         self.layers = layers
         self.kept = kept
-        self.of_sums = {
-            node.name for node in graph.nodes if node.name in of_sums and node.op_type in ("Gemm", "MatMul")
-        }
-        """Products whose results are not quantised."""
+        self.of_sums = of_sums
         own = {mapping.operator for mapping in mappings().values() if not mapping.domain and not mapping.integers}
         self.pairs = {*BINARY, *own}
         self.parents: dict[str, str] = {}

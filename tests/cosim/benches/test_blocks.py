@@ -71,6 +71,7 @@ def test_bursts(build_cache: Path, bus_bytes: int) -> None:
     assert run(BurstWalker(bus_bytes=bus_bytes), f"{SUITE}.bursts", options=settings, cache=build_cache) == 2
 
 
+@pytest.mark.slow
 def test_host_port(build_cache: Path) -> None:
     assert run(Host(CONFIG), f"{SUITE}.host", options={"config": TOML}, cache=build_cache) == 2
 

@@ -15,6 +15,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import compile_network
+from tests.cosim.compare.test_lockstep import SMALL as CONFIGS
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 TINY = {
@@ -53,8 +54,8 @@ BLOCKS = {
     "attention_block": 3_728,
 }
 """Cycles on 8x8."""
-SMALL = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
-ODD = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3)
+SMALL = CONFIGS["8x8"]
+ODD = CONFIGS["3x5"]
 
 
 def test_windows_in_the_padding_alone(build_cache: Path) -> None:
@@ -75,9 +76,13 @@ def test_blocks_on_odd_lanes(network: str, build_cache: Path) -> None:
     lockstep(f"zoo:{network}", ODD, build_cache)
 
 
-@pytest.mark.parametrize("config", [SMALL, ODD], ids=["8x8", "odd"])
-def test_random_networks(config: Config, build_cache: Path) -> None:
-    for seed in range(20):
+@pytest.mark.parametrize(
+    ("config", "seeds"),
+    [(SMALL, range(20)), (ODD, range(20)), (CONFIGS["2x3x4"], range(3, 40, 4))],
+    ids=["8x8", "odd", "sums on pixel lanes"],
+)
+def test_random_networks(config: Config, seeds: range, build_cache: Path) -> None:
+    for seed in seeds:
         graph = random_network(seed, 10)
         compiled = compile_network(graph, config)
         rng = np.random.default_rng(seed)

@@ -26,7 +26,7 @@ def agree(config: Config, cache: Path, seeds: range) -> None:
 
 
 def test_random_programs(build_cache: Path) -> None:
-    agree(SMALLEST, build_cache, range(40))
+    agree(SMALLEST, build_cache, range(20))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,7 +37,7 @@ def test_faults(build_cache: Path, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_many_random_programs(build_cache: Path, name: str) -> None:
-    agree(CONFIGS[name], build_cache, range(40, 140))
+    agree(CONFIGS[name], build_cache, range(20, 140))
 
 
 def test_forms_that_do_not_exist(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_keywords(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["points"] == 20 and data["failed"] == 0
 
 
+@pytest.mark.slow
 def test_two_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert load(FOLDER / "two_networks.toml").count() == 450
     data = swept("two_networks.toml", capsys, "--points", "8")

@@ -541,7 +541,8 @@ def test_search_that_fails_names_the_best() -> None:
     )
     assert not found.met
     assert seen[:3] == ["power-of-two per-tensor minmax", "symmetric per-tensor minmax", "asymmetric per-tensor minmax"]
-    assert [trial.float_layers for trial in found.trials] == [0, 0, 0, 0, 0, 0, 1, 1, 2, 1, 2]
+    assert [trial.float_layers for trial in found.trials] == [0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 1, 2]
+    assert [trial.scheme.int32_last for trial in found.trials].index(True) == 6
     assert found.best.quality.worst == max(trial.quality.worst for trial in found.trials)
     assert str(found.best.scheme) in {p.value for p in found.quantised.model.metadata_props}
 
