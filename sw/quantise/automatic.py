@@ -147,7 +147,7 @@ def search(
 def _with_float(graph: FloatGraph, base: Trial, quantised: Quantised) -> Iterator[Scheme]:
     """A scheme with ever more in float."""
     scheme, layers = base.scheme, quantised.plan.results
-    if leaves_sums(graph, quantised.plan.layers[-1:]):
+    if leaves_sums(graph, quantised.plan.layers[-1:]) & layers.keys():
         yield replace(scheme, int32_last=True)
     if len(layers) < 2:
         return

@@ -120,9 +120,9 @@ class _Planner:
 
     def _fuse_clamps(self) -> None:
         """Activations directly behind an operator: the tensor between them is not quantised."""
+        apart = self.kept | self.of_sums
         for node in reversed(self.graph.nodes):
             operator = self.graph.producers.get(node.input[0]) if node.op_type in _CLAMPS else None
-            apart = self.kept | self.of_sums
             if operator is None or {node.name, operator.name} & apart or not self._is_fixed(node):
                 continue
             if not (self._is_strong(operator) or self._is_binary(operator) or operator.op_type in _CLAMPS):

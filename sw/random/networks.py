@@ -108,19 +108,19 @@ class RandomNet:
         """int32 sums: of a dense layer of so many channels, or of rows with one another where there are none."""
         depth = self.shape(x)[-1]
         count = prod(self.shape(x)) // depth
+        rows = self.reshape(x, *((1, 1) if channels else ()), count, depth)
+        zero = self.zero(rows)
+        requant = ir.Requant.of_sums(zero, self.rounding)
         if not channels:
-            rows = self.reshape(x, count, depth)
-            out, zero = self.of_sums(count, count), self.zero(rows)
-            requant = ir.Requant.of_sums(zero, self.rounding)
+            out = self.of_sums(count, count)
             return self.node(ir.MatMul, (rows, rows), out, requant=requant, zero_b=zero, transposed=True)
-        rows = self.reshape(x, 1, 1, count, depth)
         return self.node(
             ir.Conv,
             (rows,),
             self.of_sums(1, 1, count, channels),
             weights=self.random.integers(-128, 128, (channels, 1, 1, depth)).astype(np.int8),
             bias=self.random.integers(-(2**31), 2**31, channels).astype(np.int32),
-            requant=ir.Requant.of_sums(self.zero(rows), self.rounding),
+            requant=requant,
             kind="dense",
         )
 

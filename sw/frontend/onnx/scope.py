@@ -85,11 +85,15 @@ class Scope:
 
     def quant(self, node: OnnxNode, scale: int, zero: int, dtype: str = "uint8") -> Quant | None:
         """Two inputs of a node as an activation's quantisation; zero point 0 of ``dtype`` where it is left out."""
-        zero_name = node.input(zero)
-        zero_point = self.constant(zero_name) if zero_name else np.zeros((), dtype)
+        zero_point = self.zero(node, zero, dtype)
         if zero_point is None:
             return None
         return Quant.of(self.constant(node.input(scale)), zero_point, f"node {node.label}")
+
+    def zero(self, node: OnnxNode, place: int, dtype: str) -> Array | None:
+        """An input of a node as a zero point, 0 where it is left out; None if it is no constant."""
+        name = node.input(place)
+        return self.constant(name) if name else np.zeros((), dtype)
 
     def target(self, node: OnnxNode, scale: int, zero: int) -> Target | None:
         """Two inputs of a QOperator node as what its result must be."""

@@ -138,30 +138,28 @@ class Constant:
         ------
         NetworkError: not 8 bits, not centred on zero, or scales along another axis.
         """
-        if problem := self._problem(channel_axis):
-            raise NetworkError(f"{where}: {problem}")
-        scales = self.scale.astype(np.float32).ravel()
-        return self._centred.astype(np.int8), np.resize(scales, self.values.shape[channel_axis])
+        found = self._around_zero(channel_axis)
+        if isinstance(found, str):
+            raise NetworkError(f"{where}: {found}")
+        return found
 
     def fit(self, channel_axis: int) -> bool:
         """Whether there are such `weights`."""
-        return not self._problem(channel_axis)
+        return not isinstance(self._around_zero(channel_axis), str)
 
-    def _problem(self, channel_axis: int) -> str:
-        """Why there are none."""
+    def _around_zero(self, channel_axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]] | str:
+        """`weights`, or why there are none."""
         if self.values.dtype not in (np.int8, np.uint8):
             return f"weights must be int8 or uint8, not {self.values.dtype}"
-        centred = self._centred
+        centred = self.values.astype(np.int16) - self._spread(self.zero_point).astype(np.int16)
         if centred.size and (centred.min() < -128 or centred.max() > 127):
             return (
                 "weights must fit int8 around their zero point, not an asymmetric range; "
                 "quantise with symmetric weights (quantize_static: WeightSymmetric, weight_type=QInt8)"
             )
-        along = self.axis % self.values.ndim == channel_axis and self.scale.size == self.values.shape[channel_axis]
-        if self.scale.size > 1 and not along:
+        channels = self.values.shape[channel_axis]
+        if self.scale.size == 1:
+            return centred.astype(np.int8), np.full(channels, self.scale.ravel()[0], np.float32)
+        if self.axis % self.values.ndim != channel_axis or self.scale.size != channels:
             return f"weight scales must run along output channels, not axis {self.axis}"
-        return ""
-
-    @property
-    def _centred(self) -> NDArray[np.int16]:
-        return self.values.astype(np.int16) - self._spread(self.zero_point).astype(np.int16)
+        return centred.astype(np.int8), self.scale.astype(np.float32).ravel()

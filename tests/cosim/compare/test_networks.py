@@ -56,6 +56,7 @@ BLOCKS = {
 """Cycles on 8x8."""
 SMALL = CONFIGS["8x8"]
 ODD = CONFIGS["3x5"]
+ODD_VECTORS = Config(ic_lanes=3, oc_lanes=5, sram="64 KiB", stripe=7, bus=32, vector_lanes=3)
 
 
 def test_windows_in_the_padding_alone(build_cache: Path) -> None:
@@ -71,15 +72,19 @@ def test_blocks_with_every_operator_on_8x8(network: str, cycles: int, build_cach
     assert lockstep(f"zoo:{network}", SMALL, build_cache) == cycles
 
 
+@pytest.mark.parametrize("config", [ODD, pytest.param(ODD_VECTORS, marks=pytest.mark.slow)], ids=["odd", "vectors too"])
 @pytest.mark.parametrize("network", BLOCKS)
-def test_blocks_on_odd_lanes(network: str, build_cache: Path) -> None:
-    lockstep(f"zoo:{network}", ODD, build_cache)
+def test_blocks_on_odd_lanes(network: str, config: Config, build_cache: Path) -> None:
+    lockstep(f"zoo:{network}", config, build_cache)
 
 
 @pytest.mark.parametrize(
     ("config", "seeds"),
-    [(SMALL, range(20)), (ODD, range(20)), (CONFIGS["2x3x4"], range(3, 40, 4))],
-    ids=["8x8", "odd", "sums on pixel lanes"],
+    [
+        *((SMALL, range(20)), (ODD, range(20)), (CONFIGS["2x3x4"], range(3, 40, 4))),
+        pytest.param(ODD_VECTORS, range(20), marks=pytest.mark.slow),
+    ],
+    ids=["8x8", "odd", "sums on pixel lanes", "odd, vectors too"],
 )
 def test_random_networks(config: Config, seeds: range, build_cache: Path) -> None:
     for seed in seeds:

@@ -206,7 +206,8 @@ def _qlinear_matmul(scope: Scope, node: OnnxNode) -> bool:
 
 def _qgemm(scope: Scope, node: OnnxNode) -> bool:
     """With constant weights; its result is float if it has no scale."""
-    source, weights, of_sums = scope.operand(node, 0), _qgemm_weights(scope, node), not node.input(7)
+    source, of_sums = scope.operand(node, 0), not node.input(7)
+    weights = _gemm_weights(node, scope.weight(node, 3, 0 if node.attributes.get("transB", 0) else 1))
     target = Sums(node.name, f"{node.outputs[0]}/sums") if of_sums else scope.target(node, 7, 8)
     if source is None or weights is None or target is None or (of_sums and not weights.fit(1)):
         return False
@@ -215,16 +216,6 @@ def _qgemm(scope: Scope, node: OnnxNode) -> bool:
     if value is not None and of_sums:
         value = scope.builder.dequantize_sums(node.outputs[0], value, _steps(source, weights))
     return scope.put(node, value)
-
-
-def _qgemm_weights(scope: Scope, node: OnnxNode) -> Constant | None:
-    """Weights [K, N]; None if they are none, or the node does more than a product and a bias."""
-    turned = bool(node.attributes.get("transB", 0))
-    weights = scope.weight(node, 3, 0 if turned else 1)
-    plain = node.attributes.get("alpha", 1.0) == 1.0 and not node.attributes.get("transA", 0)
-    if weights is None or not plain:
-        return None
-    return weights.transposed((1, 0)) if turned else weights
 
 
 def _conv(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
@@ -236,16 +227,15 @@ def _conv(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
 
 
 def _gemm(scope: Scope, node: OnnxNode, target: Target) -> Value | None:
-    source, weights = scope.sources.get(node.inputs[0]), _gemm_weights(scope, node)
+    source, weights = scope.sources.get(node.inputs[0]), _gemm_weights(node, scope.quantised.get(node.inputs[1]))
     known, bias = scope.bias(node.input(2))
     if source is None or weights is None or not known:
         return None
     return _dense(scope, source, weights, bias, target)
 
 
-def _gemm_weights(scope: Scope, node: OnnxNode) -> Constant | None:
-    """Weights [K, N] of a Gemm; None if they are no integers, or the Gemm does more than a product and a bias."""
-    weights = scope.quantised.get(node.inputs[1])
+def _gemm_weights(node: OnnxNode, weights: Constant | None) -> Constant | None:
+    """Weights [K, N] of a Gemm or QGemm; None if they are no integers, or it does more than a product and a bias."""
     plain = node.attributes.get("alpha", 1.0) == 1.0 and node.attributes.get("beta", 1.0) == 1.0
     if weights is None or not plain or node.attributes.get("transA", 0):
         return None
@@ -306,7 +296,8 @@ def scaled_sums(scope: Scope, node: OnnxNode) -> Value | None:
     if product.op == "MatMul" and other is not None:
         sums, steps = _product(scope, source, other, wanted), np.atleast_1d(source.quant.scale * other.quant.scale)
     else:
-        weights = _gemm_weights(scope, product) if product.op == "Gemm" else scope.quantised.get(product.inputs[1])
+        weights = scope.quantised.get(product.inputs[1])
+        weights = _gemm_weights(product, weights) if product.op == "Gemm" else weights
         if weights is None or not weights.fit(1):
             return None
         steps = _steps(source, weights)
@@ -327,7 +318,7 @@ def _matmul_integer(scope: Scope, node: OnnxNode) -> bool:
     value, levels = scope.values.get(node.inputs[0]), scope.constant(node.inputs[1])
     if value is None or value.dtype not in ("int8", "uint8") or levels is None:
         return False
-    zero, zero_b = _zero(scope, node.input(2), value.dtype), _zero(scope, node.input(3), str(levels.dtype))
+    zero, zero_b = scope.zero(node, 2, value.dtype), scope.zero(node, 3, str(levels.dtype))
     quant = Quant.of(_ONE, np.zeros((), value.dtype) if zero is None else zero, f"node {node.label}")
     if zero is None and value.dtype != "uint8":
         return False
@@ -339,11 +330,6 @@ def _matmul_integer(scope: Scope, node: OnnxNode) -> bool:
         totals = weights.weights(1, node.label)[0].sum(axis=0, dtype=np.int32)
         sums = scope.builder.around(node.outputs[0], sums, scope.value(node.input(2)), totals)
     return scope.put(node, sums)
-
-
-def _zero(scope: Scope, name: str, dtype: str) -> Array | None:
-    """A zero point, 0 where it is left out; None if it is no constant."""
-    return scope.constant(name) if name else np.zeros((), dtype)
 
 
 def _is_alone(scope: Scope, product: OnnxNode) -> bool:
