@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import slow
+
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/own_instruction"
 
 
@@ -28,7 +30,7 @@ def install(target: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", ["not slow", slow("slow")])
 def test_the_tests_of_the_example(which: str, tmp_path: Path) -> None:
     install(tmp_path)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}

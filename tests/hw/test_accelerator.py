@@ -160,7 +160,8 @@ PROGRAMS: dict[str, Words] = {
 }
 
 
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("half", [0, 1])
 def test_programs_one_after_another(half: int) -> None:
     memory = random.Random(0).randbytes(MEMORY)
     bench = Bench(CONFIG, memory)

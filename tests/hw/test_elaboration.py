@@ -17,8 +17,6 @@ from dovetail.flows.fpga.design.boards import board_of
 from dovetail.hw.common.elaboration import ElaborationError
 from dovetail.hw.verilog import to_verilog
 
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 
 class TooNarrow(wiring.Component):
     """A register that has no room for its initial value."""

@@ -8,6 +8,7 @@ import pytest
 from tests.malformed.campaign import ROOT, run, wrong
 from tests.malformed.formats import FORMATS, edited_files, network_files
 from tests.malformed.networks import exactly
+from tests.slow import slow
 
 
 def check(name: str, seed: int, first: int, last: int) -> None:
@@ -29,7 +30,7 @@ PARTS = 4
 """Of the edited networks; the default tests have the first one."""
 
 
-@pytest.mark.parametrize("part", [pytest.param(n, marks=pytest.mark.slow if n else ()) for n in range(PARTS)])
+@pytest.mark.parametrize("part", [slow(n) if n else n for n in range(PARTS)])
 def test_edited_networks(part: int) -> None:
     count = len(edited_files())
     assert count > 450

@@ -23,6 +23,7 @@ CONFIG = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=32)
 TOML = CONFIG.to_toml()
 
 
+@pytest.mark.slow
 def test_queue(build_cache: Path) -> None:
     assert run(Queue(depth=4), f"{SUITE}.fifo", options={"depth": 4}, cache=build_cache) == 5
 
@@ -40,6 +41,7 @@ def test_a_queue_that_is_not_what_it_should_be(build_cache: Path) -> None:
         run(Queue(depth=4), f"{SUITE}.fifo", options={"depth": 8}, cache=build_cache)
 
 
+@pytest.mark.slow
 def test_bursts_at_boundaries(build_cache: Path) -> None:
     settings = {"bus_bytes": 4, "transfers": 2}
     assert run(BurstWalker(bus_bytes=4), f"{SUITE}.bursts", options=settings, cache=build_cache) == 2

@@ -15,6 +15,7 @@ from dovetail.hw.vector.unit import VectorCore
 from dovetail.isa.config.given import MemoryTiming
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit
+from tests.slow import slow
 
 CONFIG = Config(
     ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=32, memory=MemoryTiming(read_latency=7, write_latency=5)
@@ -34,7 +35,7 @@ def bench(cache: Path, unit: Unit, config: Config, **settings: Any) -> None:
     assert run(CORES[unit](config), "dovetail.cosim.benches.suite.unit", options=values, cache=cache) == 1
 
 
-@pytest.mark.parametrize("unit", [Unit.LOAD, pytest.param(Unit.STORE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("unit", [Unit.LOAD, slow(Unit.STORE)])
 def test_axi_manager(build_cache: Path, unit: Unit) -> None:
     bench(build_cache, unit, CONFIG, operations=8)
     bench(build_cache, unit, CONFIG, operations=12, share=0.5, errors=8, seed=2)

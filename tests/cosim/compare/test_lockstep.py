@@ -22,7 +22,7 @@ SMALL = {
     "8x8": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
     "3x5": Config(ic_lanes=3, oc_lanes=5, sram="40 KiB", banks=5, bus=32, outstanding=1, requant_lanes=2, stripe=7),
     "2x3x4": Config(ic_lanes=2, oc_lanes=3, pixel_lanes=4, sram="40 KiB", banks=5, bus=32),
-    "parameters": Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=4, bus=32, stripe=8, parameters=3),
+    "parameters": Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=16, bus=32, stripe=8, parameters=3),
 }
 LARGE = {
     "1x64": Config(ic_lanes=1, oc_lanes=64, sram="128 KiB", bus=128),

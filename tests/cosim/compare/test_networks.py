@@ -16,6 +16,7 @@ from dovetail.sw.network import ir
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.cosim.compare.test_lockstep import SMALL as CONFIGS
+from tests.slow import slow
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 TINY = {
@@ -72,7 +73,7 @@ def test_blocks_with_every_operator_on_8x8(network: str, cycles: int, build_cach
     assert lockstep(f"zoo:{network}", SMALL, build_cache) == cycles
 
 
-@pytest.mark.parametrize("config", [ODD, pytest.param(ODD_VECTORS, marks=pytest.mark.slow)], ids=["odd", "vectors too"])
+@pytest.mark.parametrize("config", [ODD, slow(ODD_VECTORS)], ids=["odd", "vectors too"])
 @pytest.mark.parametrize("network", BLOCKS)
 def test_blocks_on_odd_lanes(network: str, config: Config, build_cache: Path) -> None:
     lockstep(f"zoo:{network}", config, build_cache)
@@ -82,7 +83,7 @@ def test_blocks_on_odd_lanes(network: str, config: Config, build_cache: Path) ->
     ("config", "seeds"),
     [
         *((SMALL, range(20)), (ODD, range(20)), (CONFIGS["2x3x4"], range(3, 40, 4))),
-        pytest.param(ODD_VECTORS, range(20), marks=pytest.mark.slow),
+        slow(ODD_VECTORS, range(20)),
     ],
     ids=["8x8", "odd", "sums on pixel lanes", "odd, vectors too"],
 )

@@ -47,10 +47,10 @@ def test_rows_of_a_table(build_cache: Path) -> None:
 
 def test_rows_are_put_in_their_place_in_sram(build_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where banks are set apart for the caches, which the plan with the fewest cycles does not do for so small ones."""
-    graph, config = decoder(layers=1), CONFIG.replace(banks=16)
-    draft = wide(graph, config)
+    graph = decoder(layers=1)
+    draft = wide(graph, CONFIG)
     monkeypatch.setattr("dovetail.sw.compiler.compile.plan", lambda _: draft)
-    compiled = compile_network(graph, config, effort=0)
+    compiled = compile_network(graph, CONFIG, effort=0)
     assert draft.segments[0].whole and compiled.code.segments[0].entry == 1
     verdicts = verify(compiled, steps(graph), cache=build_cache)
     cycles = [verdict.segments[0].cycles_rtl for verdict in verdicts]

@@ -29,6 +29,7 @@ def board(build_cache: Path) -> Iterator[SimulatedBoard]:
         yield board
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [legal_program, illegal_program])
 def test_programs_in_the_predicted_cycles(board: SimulatedBoard, make: Any) -> None:
     rng = random.Random(16072)

@@ -16,6 +16,7 @@ from dovetail.sw.network.layout import Array
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.decoder import Decoder
 from dovetail.sw.runtime.engines import create
+from tests.cosim.compare.test_lockstep import SMALL
 from tests.sw.compiler.decoder import decoder, steps
 from tests.sw.runtime.stateful_networks import lstm, streaming
 
@@ -23,7 +24,7 @@ MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
 beside = pytest.mark.skipif(not MODELS.is_dir(), reason="the trained networks are not beside the project")
 CONFIG = Config.load("small")
 RUNS = 2
-PARAMETERS = Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", banks=4, bus=32, stripe=8, parameters=3)
+PARAMETERS = SMALL["parameters"]
 
 
 @pytest.fixture

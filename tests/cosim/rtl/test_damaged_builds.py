@@ -32,9 +32,9 @@ class Increment(wiring.Component):  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for all, so that Verilator's runtime is compiled once."""
-    return tmp_path_factory.mktemp("cache")
+def cache(fresh_cache: Path) -> Path:
+    """One for all."""
+    return fresh_cache
 
 
 def cut(data: bytes) -> bytes:

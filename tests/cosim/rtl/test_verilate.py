@@ -124,29 +124,29 @@ def _count_build(cache: Path, queue: Any) -> None:
         queue.put(len(builds))
 
 
-def test_two_processes_build_once(tmp_path: Path) -> None:
+def test_two_processes_build_once(fresh_cache: Path) -> None:
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    workers = [context.Process(target=_count_build, args=(tmp_path, queue)) for _ in range(2)]
+    workers = [context.Process(target=_count_build, args=(fresh_cache, queue)) for _ in range(2)]
     for worker in workers:
         worker.start()
     assert sorted(queue.get(timeout=120) for _ in workers) == [0, 1]
     for worker in workers:
         worker.join()
-    assert not list(tmp_path.glob("build-*"))
+    assert not list(fresh_cache.glob("build-*"))
 
 
-def test_failed_build_says_why(tmp_path: Path) -> None:
+def test_failed_build_says_why(fresh_cache: Path) -> None:
     bad = verilate.Design({"dut.v": "module dut(input clk); wibble endmodule"}, "dut", {})
     with pytest.raises(cplusplus.ToolError, match=r"verilator_bin failed with exit code \d+; log: (?s:.*)syntax error"):
-        verilate.verilate(bad, tmp_path)
-    assert not list(tmp_path.glob("build-*"))
-    assert "wibble" in next(tmp_path.glob("*.log")).read_text()
+        verilate.verilate(bad, fresh_cache)
+    assert not list(fresh_cache.glob("build-*"))
+    assert "wibble" in next(fresh_cache.glob("*.log")).read_text()
     bad = verilate.Design({"dut.v": "module dut(input clk); endmodule"}, "dut", {"x.cpp": "#error no"})
     with pytest.raises(cplusplus.ToolError, match=r"g\+\+ failed with exit code 1"):
-        verilate.verilate(bad, tmp_path)
+        verilate.verilate(bad, fresh_cache)
     with pytest.raises(ValueError, match="top must be a module of the Verilog texts, not 'other'"):
-        verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "other", {}), tmp_path)
+        verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "other", {}), fresh_cache)
 
 
 def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from dovetail.sw.frontend.tflite import file as tflite_file
 from dovetail.sw.frontend.tflite import importer as tflite_importer
 from dovetail.sw.passes.integer import simplify
 from dovetail.sw.zoo import catalogue
+from tests.slow import slow
 from tests.sw.frontend.test_remainder import middle
 from tests.sw.runtime.stateful_networks import streaming
 
@@ -73,9 +74,7 @@ def called(counts: Counter[str], command: str, folder: Path, network: bytes, suf
     return dict(counts)
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(name, marks=pytest.mark.slow if name == "verify" else ()) for name in COMMANDS]
-)
+@pytest.mark.parametrize("command", [slow(name) if name == "verify" else name for name in COMMANDS])
 def test_an_onnx_file_goes_every_way_once(counted: Counter[str], command: str, tmp_path: Path) -> None:
     network = catalogue.model_bytes("hard_swish_block?channels=4&resolution=4")
     assert called(counted, command, tmp_path, network, ".onnx") == ONCE

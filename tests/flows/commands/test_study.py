@@ -10,6 +10,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import compile_network
+from tests.slow import slow
 
 
 @cache
@@ -48,7 +49,7 @@ def test_emulated_depthwise_costs_several_times_native() -> None:
         assert emulated - none > 5 * (native - none)
 
 
-@pytest.mark.parametrize("pe", [64, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pe", [64, slow(128)])
 def test_free_tiling_never_loses(pe: int) -> None:
     for sram in ("512 KiB", "1 MiB", "256 MiB"):
         for dataflow in ("input", "output"):

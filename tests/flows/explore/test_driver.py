@@ -18,6 +18,7 @@ from dovetail.flows.explore.sweep import Means, Progress, resume, sweep
 from dovetail.isa.config.resolved import Config
 from dovetail.sw import frontend
 from dovetail.sw.errors import DovetailError
+from tests.slow import slow
 
 NETWORKS = (Workload("zoo:autoencoder"), Workload("zoo:dscnn", 2.0))
 AXES = {"lanes": ((8, 8), (16, 8)), "bus": (64, 7)}
@@ -67,7 +68,7 @@ def test_results_of_another_compiler_are_not_reused(store: Store, monkeypatch: p
     assert len(store.database.rows("SELECT * FROM results")) == 2
 
 
-@pytest.mark.parametrize("options", [{"effort": 1}, {"tiling": "channels"}, {"keep_weights": True}])
+@pytest.mark.parametrize("options", [{"effort": 1}, slow({"tiling": "channels"}), slow({"keep_weights": True})])
 def test_results_of_other_options_are_not_reused(options: dict[str, Any], store: Store) -> None:
     spaces = Space(NETWORKS[:1], Config(), {}), Space(NETWORKS[:1], Config(), {}, **options)
     assert [run(store, space).priced for space in (*spaces, *spaces)] == [1, 1, 0, 0]

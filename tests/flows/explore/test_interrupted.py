@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from dovetail.flows.cli import main
+from tests.slow import slow
 
 SPACE = ("--ic-lanes", "4,8", "--oc-lanes", "4,8,12", "--bus", "32,64,7", "--sram", "64KiB,128KiB")
 """24 points with a cost and 12 without."""
@@ -74,7 +75,7 @@ def run(*arguments: str | Path) -> None:
     assert main(["sweep", *map(str, arguments), "--jobs", "2"]) == 0
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, slow(10)])
 def test_killed_at_any_moment(start: Start, tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run("zoo:autoencoder", *SPACE, "--output", whole)

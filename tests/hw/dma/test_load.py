@@ -12,12 +12,13 @@ from dovetail.isa.timing.dma import Shape, read_duration
 from tests.hw.benches import ReadMemory
 from tests.hw.dma import bench as shared
 from tests.hw.dma.bench import MEMORY, make
+from tests.slow import slow
 
 CASES = [
     (32, MemoryTiming(read_latency=1, beat_cycles=1), 1),
-    (32, MemoryTiming(read_latency=9, beat_cycles=2), 2),
+    slow(32, MemoryTiming(read_latency=9, beat_cycles=2), 2),
     (64, MemoryTiming(read_latency=40, beat_cycles=1), 4),
-    (64, MemoryTiming(read_latency=3, beat_cycles=5), 3),
+    slow(64, MemoryTiming(read_latency=3, beat_cycles=5), 3),
     (128, MemoryTiming(read_latency=17, beat_cycles=1), 16),
     (256, MemoryTiming(read_latency=30, beat_cycles=3), 5),
     (512, MemoryTiming(read_latency=2, beat_cycles=1), 2),

@@ -14,12 +14,13 @@ from dovetail.isa.timing.memory import SRAM_READ
 from tests.hw.benches import WriteMemory
 from tests.hw.dma import bench as shared
 from tests.hw.dma.bench import MEMORY, REGS, make
+from tests.slow import slow
 
 CASES = [
     (32, MemoryTiming(write_latency=1, beat_cycles=1), 1),
-    (32, MemoryTiming(write_latency=9, beat_cycles=2), 2),
+    slow(32, MemoryTiming(write_latency=9, beat_cycles=2), 2),
     (64, MemoryTiming(write_latency=20, beat_cycles=1), 4),
-    (64, MemoryTiming(write_latency=3, beat_cycles=5), 3),
+    slow(64, MemoryTiming(write_latency=3, beat_cycles=5), 3),
     (128, MemoryTiming(write_latency=17, beat_cycles=1), 16),
     (256, MemoryTiming(write_latency=30, beat_cycles=3), 5),
     (512, MemoryTiming(write_latency=2, beat_cycles=1), 2),

@@ -24,6 +24,7 @@ from dovetail.isa.instructions.table import (
 )
 from dovetail.isa.timing.sequencer import PAGE_READY, front_end_faults
 from tests.hw.benches import simulate
+from tests.slow import slow
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4)
 CONFIGS = {
@@ -48,7 +49,7 @@ def words_to_decode() -> list[int]:
     return words
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [slow(name) if n % 2 else name for n, name in enumerate(CONFIGS)])
 def test_decoder(name: str) -> None:
     config = CONFIGS[name]
     decoder = Decoder(config)

@@ -14,6 +14,7 @@ from dovetail.isa.instructions.table import Cause, Op
 from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm_epsilon
 from dovetail.isa.numerics.vector import VectorOperation
 from tests.hw.vector.test_unit import config_of, vec, verify
+from tests.slow import slow
 
 # A refused component is never elaborated.
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -174,7 +175,7 @@ def test_norm_in_the_lanes() -> None:
 
 @pytest.mark.parametrize(
     ("others", "at_once"),
-    [(True, 4), (False, 1), *(pytest.param(*kind, marks=pytest.mark.slow) for kind in ((True, 1), (False, 4)))],
+    [(True, 4), *(slow(*kind) for kind in ((False, 1), (True, 1), (False, 4)))],
 )
 def test_rows_of_real_lengths(others: bool, at_once: int) -> None:
     """Tiles as compilers make them, one after the other: layer and RMS norms, among them constant rows; then rows that

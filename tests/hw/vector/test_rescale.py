@@ -18,6 +18,7 @@ from dovetail.isa.numerics.multiplier import encode_multiplier
 from dovetail.isa.numerics.requantise import requantise_integer
 from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
+from tests.slow import slow
 
 # A refused component is never elaborated.
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -167,8 +168,8 @@ def any_batch(rng: np.random.Generator, operation: VectorOperation, rounding: Ro
     return (params(operation, rounding, **values), *operands(rng, 32))
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("times", [5, slow(20)])
+@pytest.mark.parametrize("operation", [slow(each) if n % 2 else each for n, each in enumerate(OPERATIONS)])
 def test_any_registers(operation: VectorOperation, times: int) -> None:
     """Built with this operation alone."""
     rng = np.random.default_rng(21 + int(operation))

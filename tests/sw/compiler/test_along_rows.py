@@ -13,6 +13,7 @@ from dovetail.sw.compiler.partition.outline import Partition, partition
 from dovetail.sw.compiler.plan import choices
 from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.runtime.compiled_network import compile_network
+from tests.slow import slow
 from tests.sw.compiler.test_scheduling import check
 
 EIGHT = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", vector_lanes=8, softmax=4, norm=4)
@@ -27,8 +28,8 @@ def part(name: str, config: Config) -> Partition:
 @pytest.mark.parametrize(
     "config",
     [
-        *(EIGHT, replace(EIGHT, sram=64 << 10)),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in (SIXTEEN, replace(EIGHT, banks=4))),
+        EIGHT,
+        *(slow(one) for one in (replace(EIGHT, sram=64 << 10), SIXTEEN, replace(EIGHT, banks=4))),
     ],
 )
 def test_bytes_and_cycles(name: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +77,12 @@ def test_fewer_cycles_than_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("name", "config", "cycles"),
     [
-        pytest.param("cct", EIGHT, 321_909, marks=pytest.mark.slow),
+        slow("cct", EIGHT, 321_909),
         ("cct", SIXTEEN, 88_025),
-        pytest.param("kwt", EIGHT, 1_195_884, marks=pytest.mark.slow),
-        pytest.param("kwt", SIXTEEN, 317_158, marks=pytest.mark.slow),
-        pytest.param("bert_tiny", EIGHT, 931_563, marks=pytest.mark.slow),
-        ("bert_tiny", SIXTEEN, 240_581),
+        slow("kwt", EIGHT, 1_195_884),
+        slow("kwt", SIXTEEN, 317_158),
+        slow("bert_tiny", EIGHT, 931_563),
+        slow("bert_tiny", SIXTEEN, 240_581),
     ],
 )
 def test_transformers_of_the_zoo(name: str, config: Config, cycles: int) -> None:

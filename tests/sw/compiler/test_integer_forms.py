@@ -22,6 +22,7 @@ from dovetail.sw.compiler.partition.integer_forms import INEXACT, with_integer_f
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.layout import Array, Layout
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 
 PLAIN = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB")
 SOFTMAX = replace(PLAIN, softmax=1)
@@ -119,8 +120,8 @@ def test_a_saved_program_runs_again(tmp_path: Path) -> None:
     [
         "bert_tiny?depth=1&tokens=12&channels=16",
         "vit_tiny?depth=1&resolution=32&channels=12&classes=5",
-        "kwt?depth=1",
-        "cct?depth=1&channels=16&resolution=16",
+        slow("kwt?depth=1"),
+        slow("cct?depth=1&channels=16&resolution=16"),
     ],
 )
 def test_transformers_are_one_program(name: str) -> None:

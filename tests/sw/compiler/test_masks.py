@@ -18,6 +18,7 @@ from dovetail.sw.compiler.plan.choices import Way
 from dovetail.sw.frontend import load
 from dovetail.sw.network import ir
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 from tests.sw.zoo.test_decoders import steps
 
 LENGTH = 12
@@ -52,7 +53,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, config: Config) -> CompiledNetwork
     return compile_network(graph_of(), config, effort=0)
 
 
-@pytest.mark.parametrize("picks", [False, True])
+@pytest.mark.parametrize("picks", [slow(False), True])
 def test_every_position_has_the_same_bytes_as_with_sums(picks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With masks of the host, and with rows of a table that a run picks."""
     config = CONFIG.replace(parameters=3 if picks else 1)
@@ -87,7 +88,7 @@ def test_which_sums_they_do() -> None:
     assert [mask.total for mask in found(part, graph, {scores})] == [both[1].total]
 
 
-@pytest.mark.parametrize("values", [{-128, 0, 3}, *(pytest.param(v, marks=pytest.mark.slow) for v in (set(), {100}))])
+@pytest.mark.parametrize("values", [{-128, 0, 3}, *(slow(v) for v in (set(), {100}))])
 def test_masks_of_other_values_stay_sums(values: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "values_of", lambda *_: values)
     part = parts()

@@ -20,6 +20,7 @@ from dovetail.sw.compiler.options import Options
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import RandomNet
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 
 CONFIG = Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=16)
 
@@ -65,9 +66,9 @@ def test_a_better_order_is_found() -> None:
     "name",
     [
         *("resnet8", "dscnn", "inception_block", "shuffle_block", "attention_block", "bert_tiny?depth=2&tokens=40"),
-        pytest.param("mobilenet_v1", marks=pytest.mark.slow),
-        pytest.param("mobilenet_v2?width=0.5&resolution=96", marks=pytest.mark.slow),
-        pytest.param("resnet50?width=0.25&resolution=64", marks=pytest.mark.slow),
+        slow("mobilenet_v1"),
+        slow("mobilenet_v2?width=0.5&resolution=96"),
+        slow("resnet50?width=0.25&resolution=64"),
     ],
 )
 def test_networks_take_the_least(name: str, tiling: str) -> None:

@@ -26,6 +26,7 @@ from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.runtime.saved_program import load_program
 from dovetail.sw.runtime.system_network import plan_network
+from tests.slow import slow
 from tests.sw.compiler.devices.test_plan import system_of
 from tests.sw.zoo.test_decoders import SHARP, SMALL, steps
 
@@ -56,7 +57,7 @@ def test_a_token_needs_no_node_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("config", [WHOLE, WHOLE.replace(sram="512 KiB", bus=64)], ids=["small", "many banks"])
-@pytest.mark.parametrize("name", [SHARP, pytest.param(SMALL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [SHARP, slow(SMALL)])
 def test_bytes_are_those_of_the_interpreter(name: str, config: Config) -> None:
     """Of every run; what is picked is what ONNX Runtime computes."""
     compiled = compile_network(name, config, effort=0)
@@ -98,20 +99,17 @@ def test_too_few_parameters() -> None:
         assert picks == dict.fromkeys(picks, f"the configuration {text}") and set(picks) == left
 
 
-@pytest.mark.parametrize(
-    ("tokens", "position", "message"),
-    [
+def test_a_row_outside_is_refused_before_the_run() -> None:
+    compiled = compile_network(SMALL, WHOLE, effort=0)
+    before = {name: value.copy() for name, value in compiled.state.items()}
+    for tokens, position, message in (
         (512, 0, r"^tokens must be 0\.\.511, not 512$"),
         (-1, 0, r"^tokens must be 0\.\.511, not -1$"),
         (5, 24, r"^position must be 0\.\.23, not 24$"),
-    ],
-)
-def test_a_row_outside_is_refused_before_the_run(tokens: int, position: int, message: str) -> None:
-    compiled = compile_network(SMALL, WHOLE, effort=0)
-    before = {name: value.copy() for name, value in compiled.state.items()}
-    with pytest.raises(NetworkError, match=message):
-        compiled.run({"tokens": np.array([[tokens]]), "position": np.array([position])})
-    assert all(np.array_equal(compiled.state[name], value) for name, value in before.items())
+    ):
+        with pytest.raises(NetworkError, match=message):
+            compiled.run({"tokens": np.array([[tokens]]), "position": np.array([position])})
+        assert all(np.array_equal(compiled.state[name], value) for name, value in before.items())
 
 
 def test_reach() -> None:

@@ -19,6 +19,7 @@ from dovetail.sw.compiler.plan.residency import Plan, Work
 from dovetail.sw.network import reference
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 
 MEGABYTE = Config(ic_lanes=8, oc_lanes=8, sram="1 MiB")
 WIDE = Config(ic_lanes=16, oc_lanes=16, sram="1 MiB", bus=128)
@@ -251,8 +252,8 @@ def test_operands_and_results_have_banks_of_their_own() -> None:
         ("mobilenet_v1", MEGABYTE, 9_465_105, 1.1),
         ("mobilenet_v1", WIDE, 2_427_129, 1.22),
         ("resnet8", SMALL, 204_459, 1.08),
-        pytest.param("resnet50", MEGABYTE, 64_448_672, 1.08, marks=pytest.mark.slow),
-        pytest.param("resnet50", WIDE, 16_322_309, 1.2, marks=pytest.mark.slow),
+        slow("resnet50", MEGABYTE, 64_448_672, 1.08),
+        slow("resnet50", WIDE, 16_322_309, 1.2),
     ],
     ids=lambda value: str(value.ic_lanes) if isinstance(value, Config) else None,
 )
@@ -287,7 +288,7 @@ def test_operations_that_are_sure_to_come(seed: int, monkeypatch: pytest.MonkeyP
     assert checked
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [slow(seed) if seed > 5 else seed for seed in range(12)])
 def test_no_program_takes_fewer_cycles_than_the_least(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a program is given up by, of networks with more weights than SRAM: layers alone, with sums and pooling
     beside them, and behind a plane that shrinks to a pixel."""

@@ -19,6 +19,7 @@ from dovetail.sw.frontend.parsed_file import NetworkFile
 from dovetail.sw.network import ir, reference
 from dovetail.sw.random.networks import random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 from tests.sw.compiler.test_scheduling import check
 
 KIB = 1 << 10
@@ -37,7 +38,7 @@ def rising(graph: ir.Graph, config: Config, sizes: Sequence[int], effort: int) -
 
 @pytest.mark.parametrize(
     ("config", "effort"),
-    [(SQUARE, 1), (WIDE, 0), pytest.param(SQUARE, 0, marks=pytest.mark.slow)],
+    [slow(SQUARE, 1), (WIDE, 0), slow(SQUARE, 0)],
     ids=["8x8-1", "16x16", "8x8"],
 )
 @pytest.mark.parametrize("name", ["zoo:resnet8", "zoo:dscnn", "zoo:autoencoder"])
@@ -67,9 +68,7 @@ def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
         check(compiled)
 
 
-@pytest.mark.parametrize(
-    ("config", "effort"), [(SQUARE, 0), pytest.param(WIDE, 1, marks=pytest.mark.slow)], ids=["8x8", "16x16-1"]
-)
+@pytest.mark.parametrize(("config", "effort"), [(SQUARE, 0), slow(WIDE, 1)], ids=["8x8", "16x16-1"])
 def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
     """They are at most 2 % above the next smaller power of two; `dovetail docs scheduling` has figures."""
     graph = frontend.load("zoo:resnet8")

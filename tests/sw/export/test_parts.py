@@ -26,6 +26,7 @@ from dovetail.sw.network import ir
 from dovetail.sw.network.layout import Array
 from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.slow import slow
 from tests.sw.frontend.test_float_products import CHANNELS, DEPTH, Product
 
 MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
@@ -97,7 +98,7 @@ def test_instructions_in_the_place_of_host_nodes_are_written_as_in_the_file(tmp_
         assert [node.op_type for node in model.graph.node].count("LayerNormalization") == norms
 
 
-@pytest.mark.parametrize("seed", range(1, 25, 2))
+@pytest.mark.parametrize("seed", [slow(seed) if seed > 8 else seed for seed in range(1, 25, 2)])
 def test_random_networks(seed: int, tmp_path: Path) -> None:
     graph = random_network(seed, 8)
     for number, config in enumerate((CONFIG, BARE)):

@@ -36,6 +36,7 @@ from dovetail.sw.random.programs.registers import legal_registers, operations, s
 from dovetail.sw.random.programs.vector import norm_records, softmax_table
 from dovetail.sw.random.programs.walks import DATA_BYTES
 from tests.norm import normed
+from tests.slow import slow
 from tests.softmax import shares
 
 M32 = 0xFFFF_FFFF
@@ -447,7 +448,7 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     assert memory.tobytes() == machine.memory, (seed, values)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n >= 10 else ()) for n in range(40)])
+@pytest.mark.parametrize("seed", [slow(n) if n >= 10 else n for n in range(40)])
 @pytest.mark.parametrize("op", [op for op, row in INSTRUCTIONS.items() if row.unit in (Unit.ARRAY, Unit.VECTOR)])
 def test_compute_matches_loops(op: Op, seed: int) -> None:
     compare(seed, op)

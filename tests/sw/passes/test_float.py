@@ -16,6 +16,7 @@ from dovetail.sw.errors import NetworkError
 from dovetail.sw.host.onnx_session import open_session
 from dovetail.sw.network.layout import Array
 from dovetail.sw.passes.float.normalise import normalise
+from tests.slow import slow
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = Path(__file__).parents[3].parent / "shared" / "models"
@@ -763,9 +764,7 @@ LIGHT_KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["squeezenet", *(pytest.param(n, marks=pytest.mark.slow) for n in LIGHT_KINDS if n != "squeezenet")]
-)
+@pytest.mark.parametrize("name", ["squeezenet", *(slow(n) for n in LIGHT_KINDS if n != "squeezenet")])
 def test_architectures(name: str) -> None:
     result = normalise(onnx.load(LIGHT / f"light_{name}.onnx"))
     found = kinds(result)

@@ -29,6 +29,7 @@ from dovetail.sw.quantise.quantiser import METADATA, apply, quantise, rounding_s
 from dovetail.sw.quantise.samples import FileSamples, RandomSamples, labels_of
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.runtime.compiled_network import compile_network
+from tests.slow import slow
 
 MODELS = Path(__file__).parents[3].parent / "shared" / "models"
 needs_models = pytest.mark.skipif(not MODELS.exists(), reason="reference networks are not here")
@@ -584,7 +585,7 @@ def calibration_of(stem: str, model: onnx.ModelProto, samples: list[Sample]) -> 
 @pytest.mark.parametrize(
     ("stem", "hits"),
     [
-        ("mlperf_tiny/ic_resnet8/resnet8", 87),
+        slow("mlperf_tiny/ic_resnet8/resnet8", 87),
         ("mlperf_tiny/vww_mobilenet_v1_025/vww", 53),
         ("mlperf_tiny/kws_dscnn/kws", 94),
     ],

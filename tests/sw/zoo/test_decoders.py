@@ -15,6 +15,7 @@ from dovetail.sw.network.layout import Sample
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from dovetail.sw.zoo import catalogue
+from tests.slow import slow
 from tests.sw.zoo.test_zoo import CONFIGS
 
 SMALL = "zoo:decoder_tiny?depth=2&length=24"
@@ -53,9 +54,7 @@ def test_every_tensor_of_every_step_equals_onnx_runtime(name: str) -> None:
             assert {state.written for state in network.graph.states} <= wanted.tensors.keys()
 
 
-@pytest.mark.parametrize(
-    "config", [pytest.param(name, marks=pytest.mark.slow if n > 1 else ()) for n, name in enumerate(CONFIGS)]
-)
+@pytest.mark.parametrize("config", [slow(name) if n else name for n, name in enumerate(CONFIGS)])
 def test_every_configuration_gives_the_same_logits(config: str) -> None:
     one, other = (compile_network(SHARP, chosen) for chosen in (Config(), CONFIGS[config]))
     for sample in steps(4, 30):
@@ -81,6 +80,7 @@ def test_a_token_is_one_program() -> None:
         assert np.abs(ours - theirs).mean() < 2
 
 
+@pytest.mark.slow
 def test_rows_of_the_cache_are_replaced_in_place() -> None:
     """With a parameter of the run for their place, and with the same results as without."""
     one, other = (compile_network(SMALL, Config(parameters=count)) for count in (0, 1))

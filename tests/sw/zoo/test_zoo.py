@@ -16,6 +16,7 @@ from dovetail.sw.passes.integer.simplify import simplify
 from dovetail.sw.runtime import reference_runtimes
 from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.zoo import catalogue
+from tests.slow import slow
 
 MACS = {
     "mobilenet_v2?width=0.5&resolution=96": 18_885_440,
@@ -97,7 +98,7 @@ def test_layers_of_vit_equal_onnx_runtime_at_full_size() -> None:
             values[tensor] = theirs
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", [slow(name) if "?" in name else name for name in PUBLISHED])
 def test_networks_have_their_published_sizes(name: str) -> None:
     graph = load(f"zoo:{name}")
     layers = [node for node in graph.nodes if isinstance(node, ir.Conv | ir.Depthwise)]
@@ -167,7 +168,7 @@ def test_blocks_compile_to_their_operators_and_run_exactly(name: str, operators:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if macs > 18_000_000 else ())
+        slow(name) if macs > 18_000_000 else name
         for name, macs in MACS.items()
         if name.partition("?")[0] in (*FULL_SIZE, "vit_tiny")
     ],

@@ -150,6 +150,26 @@ def test_quantisation(library: Any, ties_even: bool, scale: float, zero: int) ->
         np.testing.assert_array_equal(reals, dequantise.run([found])[0])
 
 
+def test_sums_times_their_step(library: Any) -> None:
+    """Both roundings at ties and next to them; steps of all sizes, among them those with which a product is no normal
+    number."""
+    rng = np.random.default_rng(3)
+    usual = rng.uniform(1e-9, 1e-2, 40).astype(np.float32)
+    bits = rng.integers(0, 255 << 23, 200).astype(np.uint32).view(np.float32)
+    near = np.array([1, *(220 + n << 23 for n in range(4)), (221 << 23) - 1, (1 << 23) - 1, 255 << 23], np.uint32)
+    steps = np.concatenate([usual, bits, near.view(np.float32), np.array([0, 0.75, 1, 3, -0.3, np.nan], np.float32)])
+    halves = [sign * ((1 << high) + odd) for high in range(31) for odd in range(-3, 4) for sign in (1, -1)]
+    sums = np.concatenate([CORNERS, halves, rng.integers(-(2**31), 2**31, 500) >> rng.integers(0, 31, 500)])
+    sums = np.repeat(np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)[:, None], steps.size, axis=1)
+    found = np.empty(sums.shape, np.float32)
+    library.dovetail_dequantise_sums(address(steps), *map(ctypes.c_size_t, sums.shape), address(sums), address(found))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        wanted = sums.astype(np.float32) * steps
+    numbers = ~np.isnan(wanted)
+    assert np.array_equal(numbers, ~np.isnan(found))
+    np.testing.assert_array_equal(found.view(np.uint32)[numbers], wanted.view(np.uint32)[numbers])
+
+
 @pytest.mark.parametrize("columns", [1, 2, 10, 12, 100])
 @pytest.mark.parametrize(("scale", "beta"), [(0.2077, 1.0), (0.0003, 1.0), (0.7, 2.0), (0.125, 1.0), (20.0, 1.0)])
 def test_softmax_is_that_of_litert(library: Any, scale: float, beta: float, columns: int) -> None:
