@@ -57,6 +57,8 @@ SMALL = (
 )
 """On the preset `small`: with floats on the host."""
 FLOATS = ((4, 8), (8, 32), (16, 64))
+SUMS = (*FLOATS, (64, 32))
+"""Rows and columns of `floats` and `sums`."""
 RANDOM = range(1, 4)
 SPREAD = 4
 """Between the smallest and the largest of a kind; with less, what grows cannot be told from what does not."""
@@ -73,8 +75,8 @@ def on_host() -> Iterator[CompiledNetwork]:
     small = Config.load("small")
     for name in SMALL:
         yield compile_network(f"zoo:{name}", small)
-    for size in FLOATS:
-        for make in (floats, sums):
+    for make, sizes in ((floats, FLOATS), (sums, SUMS)):
+        for size in sizes:
             yield compile_network(frontend.load(NetworkFile(make.__name__, make(*size))), small)
 
 

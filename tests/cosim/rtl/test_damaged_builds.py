@@ -31,12 +31,6 @@ class Increment(wiring.Component):  # type: ignore[misc]
         return m
 
 
-@pytest.fixture(scope="module")
-def cache(fresh_cache: Path) -> Path:
-    """One for all."""
-    return fresh_cache
-
-
 def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
@@ -63,21 +57,21 @@ def exit_code_of(cache: Path) -> int | None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_library_is_put_aside_and_built_again(cache: Path, damage: str) -> None:
-    library = verilate.verilate(block_design(Increment()), cache)
-    before = set(cache.glob("damaged-*"))
+def test_a_damaged_library_is_put_aside_and_built_again(fresh_cache: Path, damage: str) -> None:
+    library = verilate.verilate(block_design(Increment()), fresh_cache)
+    before = set(fresh_cache.glob("damaged-*"))
     fresh = library.with_name("fresh")
     fresh.write_bytes(DAMAGE[damage](library.read_bytes()))
     fresh.replace(library)  # another file: this process has the old one in use
     assert not hold(library)
-    assert exit_code_of(cache) == 0
+    assert exit_code_of(fresh_cache) == 0
     assert hold(library)
-    (aside,) = set(cache.glob("damaged-*")) - before
+    (aside,) = set(fresh_cache.glob("damaged-*")) - before
     assert {path.name for path in aside.iterdir()} == {LIBRARY, sealed.SEAL}
 
 
-def test_damage_of_the_seal_and_strangers_in_the_folder(cache: Path) -> None:
-    library = verilate.verilate(block_design(Increment()), cache)
+def test_damage_of_the_seal_and_strangers_in_the_folder(fresh_cache: Path) -> None:
+    library = verilate.verilate(block_design(Increment()), fresh_cache)
     seal = library.parent / sealed.SEAL
     sound = seal.read_bytes()
     for damaged in (b"", b"\xff\xfe", sound[:-1] + b"x", sound + b"0" * 64 + b"  ../../elsewhere\n"):
@@ -93,30 +87,30 @@ def test_damage_of_the_seal_and_strangers_in_the_folder(cache: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_runtime_object_is_compiled_again(cache: Path) -> None:
-    library = verilate.verilate(block_design(Increment()), cache)
-    (runtime,) = cache.glob("runtime-*")
+def test_a_damaged_runtime_object_is_compiled_again(fresh_cache: Path) -> None:
+    library = verilate.verilate(block_design(Increment()), fresh_cache)
+    (runtime,) = fresh_cache.glob("runtime-*")
     for compiled in runtime.glob("*.o"):
         compiled.write_bytes(cut(compiled.read_bytes()))
     sealed.discard(library.parent)
-    assert exit_code_of(cache) == 0
+    assert exit_code_of(fresh_cache) == 0
     assert sealed.is_sound(runtime)
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\x00\xfe", b"../../../etc", b"f" * 32, b"x" * 3_000_000])
-def test_a_damaged_note_is_no_note(cache: Path, text: bytes) -> None:
+def test_a_damaged_note_is_no_note(fresh_cache: Path, text: bytes) -> None:
     design, made = block_design(Increment()), []
-    note = cache / "accelerator-test"
+    note = fresh_cache / "accelerator-test"
 
     def make() -> Path:
         made.append(1)
-        return verilate.verilate(design, cache)
+        return verilate.verilate(design, fresh_cache)
 
-    library = noted_library(cache, note.name, make)
+    library = noted_library(fresh_cache, note.name, make)
     assert noted(note) == library
     note.write_bytes(text)
     assert noted(note) is None
-    assert noted_library(cache, note.name, make) == library
+    assert noted_library(fresh_cache, note.name, make) == library
     assert made[-1:] == [1]
     assert noted(note) == library
 
@@ -137,26 +131,26 @@ def _killed(cache: Path) -> None:
     verilate.verilate(verilate.Design({"dut.v": "module dut; endmodule"}, "dut", {}), cache)
 
 
-def test_leftovers_of_a_killed_build_go(cache: Path) -> None:
-    verilate.verilate(block_design(Increment()), cache)
-    process = multiprocessing.get_context("fork").Process(target=_killed, args=(cache,))
+def test_leftovers_of_a_killed_build_go(fresh_cache: Path) -> None:
+    verilate.verilate(block_design(Increment()), fresh_cache)
+    process = multiprocessing.get_context("fork").Process(target=_killed, args=(fresh_cache,))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
-    (left,) = cache.glob("build-*")
-    assert sealed.sweep(cache) == []  # it may be about to be locked
+    (left,) = fresh_cache.glob("build-*")
+    assert sealed.sweep(fresh_cache) == []  # it may be about to be locked
     old = time.time() - 2 * sealed.LEAST_AGE
-    for path in (left, *cache.glob("*.lock")):
+    for path in (left, *fresh_cache.glob("*.lock")):
         os.utime(path, (old, old))
-    with sealed.workplace(cache) as work:
+    with sealed.workplace(fresh_cache) as work:
         os.utime(work, (old, old))
-        assert left in sealed.sweep(cache)
+        assert left in sealed.sweep(fresh_cache)
         assert work.exists()
-    assert not [*cache.glob("build-*"), *cache.glob("*.lock")]
-    aside = cache / "damaged-long-ago"
+    assert not [*fresh_cache.glob("build-*"), *fresh_cache.glob("*.lock")]
+    aside = fresh_cache / "damaged-long-ago"
     aside.mkdir()
     os.utime(aside, (1, 1))
-    assert sealed.sweep(cache) == [aside]
+    assert sealed.sweep(fresh_cache) == [aside]
 
 
 def test_folders_are_the_users_alone(tmp_path: Path) -> None:

@@ -16,9 +16,6 @@ from dovetail.isa.numerics.requantise import requantise_integer, scale_onnx
 from dovetail.isa.numerics.rounding import Rounding, round_half_even_shift, round_to_24
 from dovetail.isa.timing.array import REQUANTISE
 
-# A refused component is never elaborated.
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 VECTORS = Path(__file__).resolve().parents[4] / "shared/models/requantisation/requant_vectors.npz"
 
 CORNERS = [0, 1, -1, 3, -3, 2**24 + 1, -(2**24) - 3, 2**30, -(2**30), 2**31 - 1, -(2**31) + 1, -(2**31)]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from amaranth import Module
 from amaranth.lib import wiring
 
@@ -12,8 +11,6 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.host import CONTROL_START, DECERR, HOST_REGISTERS, ID, OKAY, SLVERR
 from tests.hw.benches import host_read, host_write, simulate
 from tests.hw.netlist import Netlist
-
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 
 CONFIGS = [Config(pe=8, sram="32 KiB", banks=4), Config(pe=16, sram="64 KiB", banks=4), Config.load("icebreaker")]
 WINDOWS = [0x4000_2000, 0x4000_0000, 0xFFFF_F000]

@@ -10,8 +10,6 @@ from tests.hw.benches import simulate
 from tests.hw.netlist import Netlist
 from tests.hw.system.traffic import Bench, draw, predicted
 
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 CASES = {
     "one": ([Manager(32, 2)], None),
     "two": ([Manager(32, 1), Manager(32, 3)], None),

@@ -16,9 +16,6 @@ from dovetail.isa.numerics.vector import VectorOperation
 from tests.hw.vector.test_unit import config_of, vec, verify
 from tests.slow import slow
 
-# A refused component is never elaborated.
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 
 @pytest.mark.parametrize(("lanes", "rows"), [(1, 1), (3, 4), (8, 1), (16, 4)])
 def test_sums_of_rows(lanes: int, rows: int) -> None:

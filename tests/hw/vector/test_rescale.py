@@ -20,9 +20,6 @@ from dovetail.isa.numerics.rounding import Rounding, wrap32
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from tests.slow import slow
 
-# A refused component is never elaborated.
-pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-
 LANES = 8
 OPERATIONS = [operation for operation in VectorOperation if operation != VectorOperation.NORM]
 """Those whose operands and registers are all there is."""
