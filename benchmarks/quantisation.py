@@ -102,12 +102,16 @@ def transformer_rows() -> Iterator[str]:
     for learnt, said in ((1.0, "large"), (0.02, "small")):
         graph = FloatGraph(normalise(keyword_transformer(learnt=learnt)))
         calibrated, comparison = Calibration(graph, spectra(8)), Comparison(graph)
-        others = tuple(node.name for node in graph.nodes if node.op_type not in PRODUCTS)
         named = {str(scheme): scheme for scheme in map(Scheme.parse, TRANSFORMER_SCHEMES)}
-        for title, scheme in (named | {"matrix products alone": Scheme(keep_float=others)}).items():
+        for title, scheme in (named | {"matrix products alone": products_alone(graph)}).items():
             quality = comparison.quality(apply(calibrated, scheme).model, spectra(8, 1000))
             cells = [f"transformer, {said} positions", title, "0", f"{quality.worst:.1f} dB", str(quality.samples)]
             yield f"| {' | '.join([*cells, '', '', ''])} |"
+
+
+def products_alone(graph: FloatGraph) -> Scheme:
+    """A scheme by which all but matrix products stays float."""
+    return Scheme(keep_float=tuple(node.name for node in graph.nodes if node.op_type not in PRODUCTS))
 
 
 def data(models: Path, network: Network) -> tuple[Reals, Array, Reals]:
