@@ -15,13 +15,13 @@ from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
 from dovetail.isa.config.given import MAX_LANES
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import RESULT_STEPS, Config
 from dovetail.isa.numerics.rounding import INT8_MAX, INT8_MIN
 from dovetail.isa.timing.array import DRAIN, REQUANTISE, SETTLE
 
 
 class Drain(wiring.Component):
-    """Drains filled stripes in order, ``requant_lanes`` channels per cycle.
+    """Drains filled stripes in order, ``requant_lanes`` channels of a pixel per cycle, or those of two pixels.
 
     Parameters
     ----------
@@ -91,6 +91,20 @@ class Drain(wiring.Component):
             depthwise, together = Signal(name="depthwise"), Signal(name="together")
             span = Mux(together, config.acc_lanes, config.oc_lanes)
             m.d.sync += [depthwise.eq(operation.depthwise), together.eq(operation.depthwise & ~int32)]
+        # Of pixels whose results leave together the first one counts. `first`: if the last pixel has this number, it is
+        # the first one that leaves, too; `step`, `beyond`: from a pixel to the next one, and to the last one if that is
+        # the next.
+        width, x_step = regs.TILE.width, regs.OUT_X_STEP
+        first: Value | int = 0
+        step: Value | int = 1
+        beyond: Value | int = 1
+        if config.result_pairs:
+            apart = Signal.like(operation.apart, name="apart")
+            paired = apart.any()
+            m.d.sync += apart.eq(operation.apart)
+            first, step, beyond = paired, Mux(paired, 2, 1), Mux(paired, 3, 1)
+            in_pairs = operation.apart.any()  # in time for the walk's start
+            width, x_step = Mux(in_pairs, width[1:], width), Mux(in_pairs, x_step << 1, x_step)
 
         # 0: loops over pixels and groups. The ends of the loops are known a cycle early, as much else depends on them.
         buffers = config.stripe_buffers
@@ -107,7 +121,8 @@ class Drain(wiring.Component):
         lane_last = Signal()
         lane_bits = len(pixel) - 6
         visit = Mux(together, set_, set_[lane_bits:])
-        m.d.comb += lane_last.eq(pixel[:lane_bits].all() | depthwise if several else 1)
+        lane = pixel[:lane_bits] | first if config.result_pairs else pixel[:lane_bits]
+        m.d.comb += lane_last.eq(lane.all() | depthwise if several else 1)
         m.d.comb += [
             next_turn.eq(turn + ends_stripe),
             # The end of a stripe is known late, so it chooses last.
@@ -125,7 +140,7 @@ class Drain(wiring.Component):
         with m.Else():
             m.d.sync += [credits.eq(credits + self.filled - ends_stripe), turn.eq(next_turn)]
             with m.If(ends_pixel):
-                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + 1)), group.eq(0), record.eq(0), set_.eq(0)]
+                m.d.sync += [pixel.eq(Mux(last_pixel, 0, pixel + step)), group.eq(0), record.eq(0), set_.eq(0)]
                 with m.If(last_pixel):
                     m.d.sync += row.eq(0)
                 with m.Elif(lane_last):
@@ -149,9 +164,9 @@ class Drain(wiring.Component):
         with m.Else():
             m.d.sync += [left.eq(left - lanes), last_group.eq(left <= 2 * lanes)]
         with m.If(~active | ends_stripe):
-            m.d.sync += last_pixel.eq(upcoming.pixels == 0)
+            m.d.sync += last_pixel.eq(upcoming.pixels == first)
         with m.Elif(ends_pixel):
-            m.d.sync += last_pixel.eq(pixel + 1 == stripe.pixels)
+            m.d.sync += last_pixel.eq(pixel + beyond == stripe.pixels)
 
         # 1: where the pixel's channels go.
         group_1, record_1, block_1 = Signal(len(group)), Signal(len(record)), Signal(range(buffers))
@@ -172,8 +187,8 @@ class Drain(wiring.Component):
         ]
         m.submodules.walk = walk = PixelWalk(quantities={"off": "xy"}, bits=config.offset_bits)
         m.d.comb += [
-            walk.width.eq(regs.TILE.width),
-            walk.off_x_step.eq(regs.OUT_X_STEP),
+            walk.width.eq(width),
+            walk.off_x_step.eq(x_step),
             walk.off_y_step.eq(regs.OUT_Y_STEP),
             walk.restart.eq(operation.load),
             walk.step.eq(ends_pixel_1),
@@ -219,8 +234,20 @@ class Drain(wiring.Component):
             end.eq(off + size_2),
             address.eq(regs.OUT_ADDR + off),
         ]
-        write = Signal(data.StructLayout({"addr": len(self.port.addr), "size": len(self.port.size), "en": 1}))
-        m.d.sync += [write.en.eq(valid_3 & (end <= regs.OUT_BYTES)), write.addr.eq(address), write.size.eq(size_3)]
+        names = ("addr", "size", "en", *(("apart", "skips") if config.result_pairs else ()))
+        write = Signal(data.StructLayout({name: len(getattr(self.port, name)) for name in names}))
+        inside = end <= regs.OUT_BYTES
+        m.d.sync += [write.en.eq(valid_3 & inside), write.addr.eq(address), write.size.eq(size_3)]
+        if config.result_pairs:
+            # Of the second pixel: where its results begin, modulo 2^W, and end.
+            place, past = (Signal(bits + 1, name=name, reset_less=True) for name in ("place", "past"))
+            m.d.sync += [place.eq(off + regs.OUT_X_STEP[:bits]), past.eq(off + regs.OUT_X_STEP[:bits] + size_2)]
+            follows = paired & (Mux(place[-1], past[:bits], past) <= regs.OUT_BYTES)
+            m.d.sync += [
+                write.en.eq(valid_3 & (inside | follows)),
+                write.skips.eq(~inside),
+                write.apart.eq(Mux(follows, apart, 0)),
+            ]
 
         # 4: requantisation, or nothing.
         m.submodules.requantiser = requantiser = Requantiser(lanes=lanes)
@@ -236,11 +263,17 @@ class Drain(wiring.Component):
         writes = delayed(m, "writes", write.as_value(), REQUANTISE)
         chosen = data.View(write.shape(), Signal(len(write.as_value()), name="chosen"))
         m.d.comb += chosen.eq(Mux(int32, writes[0], writes[-1]))
+        result: Value = requantiser.result
+        if config.result_pairs:
+            one, other = (result[8 * n * config.oc_lanes :][: 8 * config.oc_lanes] for n in range(2))
+            both = Cat(one, *[other] * RESULT_STEPS)
+            result = both if lanes == 2 * config.oc_lanes else Mux(paired, both, result)
         m.d.sync += [
             self.port.en.eq(chosen.en),
             self.port.addr.eq(chosen.addr),
             self.port.size.eq(chosen.size),
-            self.port.data.eq(Mux(int32, value, requantiser.result)),
+            *([self.port.apart.eq(chosen.apart), self.port.skips.eq(chosen.skips)] if config.result_pairs else []),
+            self.port.data.eq(Mux(int32, value, result)),
         ]
 
         ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 5)

@@ -218,8 +218,9 @@ class ArrayLoops(wiring.Component):
     the following step load, the first window apart, which only loads. Such a group of pixels takes a cycle for each
     pixel or each input block of the step, whichever are more: see :class:`Step`. The next window follows at once when
     all that is done and the accumulators can be visited again (ACCUMULATE); before a stripe it waits for its
-    accumulator buffer. Records of a block load in the window of its first step. With ``accumulate``, windows in which
-    old values pass go before the steps of a stripe.
+    accumulator buffer. Records of a block load in the window of its first step; so the first line of a block waits for
+    a buffer even where it has no results, as only then the records that these replace have been used. With
+    ``accumulate``, windows in which old values pass go before the steps of a stripe.
 
     Parameters
     ----------
@@ -384,13 +385,14 @@ class ArrayLoops(wiring.Component):
         begins_old, begins_step, may_begin = Signal(), Signal(), Signal()
         begins_line, begins_stripe = Signal(), Signal()  # the first is also set where it is dry
         to_old = Signal()
+        free = dry & ~first_stripe if config.kernel_rows > 1 else dry  # needs no buffer
         m.d.comb += [
             begins_line.eq(opens & ~old & first_step),
             begins_stripe.eq(begins_line & ~dry),
             to_old.eq(old_more | (~old & first_step & accumulate)),
             begins_old.eq(opens & to_old),
             begins_step.eq(opens & ~to_old),
-            opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin | dry)),
+            opens.eq((closes | ~open_) & live & (old | ~first_step | may_begin | free)),
         ]
         m.d.sync += advance.eq(begins_step)
         more = Signal()  # there is a step after the one that begins to pass

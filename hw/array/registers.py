@@ -1,5 +1,8 @@
 """Registers of the array unit, the checks of an operation and the banks it claims."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
@@ -8,7 +11,7 @@ from amaranth.utils import exact_log2
 from dovetail.hw.common.ports import Check
 from dovetail.hw.common.regions import Region, hold_registers, is_any, register_layout
 from dovetail.isa.config.given import MAX_LANES
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_KERNELS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, RESULT_STEPS, ROW_KERNELS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import MAX_SLIDE, built, longest_line
 from dovetail.isa.instructions.table import Cause, Unit
 from dovetail.isa.timing.depthwise import WORDS_OF_COLUMNS
@@ -62,6 +65,9 @@ class ArrayOperation(wiring.Signature):
         Columns of the input that a word of a depthwise convolution has, as a power of two; WIDE: two of one pixel.
     pairs
         A read has the input of two pixels.
+    apart
+        If the results of two pixels leave together, the blocks of output channels from one to the next; else 0. Only
+        where there are requantiser lanes for that (``Config.result_pairs``).
     load
         Pulse in the first of these cycles: take the starting values. At least two cycles before the operation works.
     """
@@ -86,6 +92,7 @@ class ArrayOperation(wiring.Signature):
                 "slides": Out(1),
                 "columns": Out(2),
                 "pairs": Out(1),
+                **({"apart": Out(range(RESULT_STEPS + 1))} if config.result_pairs else {}),
                 "load": Out(1),
             }
         )
@@ -211,7 +218,7 @@ class ArrayRegisters(wiring.Component):
             parted = regs.TILE.width[0] | regs.STRIPE.pixels[0] | regs.MODE.accumulate
             m.d.comb += pairs.eq(regs.MODE.pairs & ~depthwise)
             with m.If(pairs):
-                m.d.comb += most_sets.eq(Mux(parted | (regs.X_STEP >= PAIR_STEPS), 0, config.pair_sets))
+                m.d.comb += most_sets.eq(Mux(parted | (config.pair_step < regs.X_STEP), 0, config.pair_sets))
 
         # 1: ends of the regions; sizes and their limits.
         regions = {name: Region(config, regs, name) for name in ("IN", "W", *["B"] * config.matmul, "OUT")}
@@ -252,6 +259,7 @@ class ArrayRegisters(wiring.Component):
                 operation.pairs.eq(pairs),
                 operation.clamps.eq(~is_any(self.op, [row for row in rows if row.full_range])),
                 operation.pixels.eq(regs.TILE.height * regs.TILE.width),
+                *([operation.apart.eq(self._apart(pairs))] if config.result_pairs else []),
                 sets_limit.eq(most_sets),
                 pixels_limit.eq(most_pixels),
                 zero.eq(~Cat(sizes).all()),
@@ -302,6 +310,13 @@ class ArrayRegisters(wiring.Component):
                 with m.If(failed):
                     m.d.sync += self.cause.eq(cause)
         return m
+
+    def _apart(self, pairs: Value) -> Value:
+        """Blocks of output channels from a pixel's results to those that leave with them; 0: none does."""
+        regs, config = self.operation.regs, self.config
+        together = pairs & ~regs.MODE.int32
+        of = [Mux(n * config.oc_lanes == regs.OUT_X_STEP, n, 0) for n in range(1, RESULT_STEPS + 1)]
+        return Mux(together, reduce(or_, of), 0)
 
     def _has_rows(self) -> Value:
         """Whether the kernel rows of a step can be together, see `isa.instructions.checks`."""

@@ -17,7 +17,7 @@ from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, diffe
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.isa.config.given import MAX_STRIPE
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import gather, to_accumulator
 
 ROWS = 2 * MAX_STRIPE
@@ -328,7 +328,7 @@ class ArrayCore(wiring.Component):
         ]
         with m.If(pairs):
             m.d.sync += [word.eq(before) for word, before in zip(words, [coming, *words], strict=False)]
-        apart = Signal(range(PAIR_STEPS))
+        apart = Signal(range(config.pair_step + 1))
         m.d.sync += apart.eq(operation.regs.X_STEP)
         half = 8 * config.pair_sets * config.ic_lanes
         return words[-1][:half], (words[-1] >> (apart << 3))[:half]

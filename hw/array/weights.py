@@ -378,7 +378,8 @@ class ArrayWeights(wiring.Component):
         return shadow
 
     def _store_records(self, m: Module, value: Signal, begins: Value, enters: Value, is_record: Value) -> None:
-        """Records fill the memory in the order of channels."""
+        """Records fill the memory in the order of channels. Where results of two pixels may leave together, those of a
+        convolution are there twice, for both."""
         config = self.config
         kept = RecordMemory(config, rows=config.stripe_buffers * self.groups)
         m.submodules.records = self._gated(m, kept, "records", self.drains | kept.lanes.any())
@@ -414,7 +415,7 @@ class ArrayWeights(wiring.Component):
                 slot.eq(Mux(slot_at == per_word - 1, 0, slot_at + 1)),
                 lane.eq(Mux(ends_lane, 0, lane_at + 1)),
                 group.eq(group_at + ends_lane),
-                kept.lanes.eq(Cat((lane_at == n // several) for n in range(config.requant_lanes))),
+                kept.lanes.eq(Cat(self._takes(lane_at, n // several) for n in range(config.requant_lanes))),
                 kept.row.eq(Cat(block_at, group_at)),
             ]
             sources = Signal(8 * RECORD_BYTES * several)
@@ -427,6 +428,14 @@ class ArrayWeights(wiring.Component):
                     target.shift.eq(source[64:96]),
                 ]
         m.d.comb += [kept.look.eq(self.drains), kept.read.eq(self.record_row), self.records.eq(kept.found)]
+
+    def _takes(self, at: Value, lane: int) -> Value:
+        """Whether a lane of the record memory takes the records that come for lane ``at``, in units of those that are
+        read at once."""
+        takes, first = at == lane, lane - self.config.oc_lanes // self.config.records_at_once
+        if self.config.result_pairs and first >= 0:
+            takes |= (at == first) & ~self.operation.depthwise
+        return takes
 
 
 def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:

@@ -8,7 +8,7 @@ from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import RESULT_STEPS, Config
 from dovetail.isa.instructions.checks import built
 from dovetail.isa.instructions.table import Unit
 
@@ -31,7 +31,10 @@ class SramRead(wiring.Signature):
 
 class SramWrite(wiring.Signature):
     """Write port, seen from the writer: the low ``size`` bytes of ``data`` go to ``addr`` and up. A read presented two
-    or more cycles later sees them."""
+    or more cycles later sees them.
+
+    Where results of two pixels may leave together (``Config.result_pairs``) ARRAY also writes the ``size`` bytes that
+    are ``apart`` blocks of ``oc_lanes`` further up, unless that is 0; with ``skips`` these alone."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -41,6 +44,7 @@ class SramWrite(wiring.Signature):
                 "addr": Out((config.sram - 1).bit_length()),
                 "size": Out(range(config.word_bytes + 1)),
                 "data": Out(8 * config.word_bytes),
+                **({"apart": Out(range(RESULT_STEPS + 1)), "skips": Out(1)} if config.result_pairs else {}),
             }
         )
 

@@ -21,7 +21,7 @@ from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.ports import SramRead, SramWrite
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import INT32_BYTES
-from dovetail.isa.config.resolved import Config
+from dovetail.isa.config.resolved import RESULT_STEPS, Config
 from dovetail.isa.instructions.checks import offers
 from dovetail.isa.timing.memory import SRAM_READ
 
@@ -127,6 +127,8 @@ class Sram(wiring.Component):
                 ports |= {f"i_r{n}_en": port.en, f"i_r{n}_addr": port.addr, f"o_r{n}_data": port.data}
             for n, port in enumerate(writers):
                 ports |= {f"i_w{n}_{name}": getattr(port, name) for name in ("en", "addr", "size", "data")}
+            if self.config.result_pairs:
+                ports |= {f"i_{name}": getattr(self.write_array, name) for name in ("apart", "skips")}
             m.submodules.memory = Instance(module_of(self.config), **ports)
         else:
             self._banks(m, readers, writers, platform)
@@ -213,7 +215,7 @@ class Sram(wiring.Component):
             rotated = rotate(m, port.data[: 8 * few], offset, left=True)
             # Bytes that it reaches, from the group of its first one on: in the row of that one, and in the next row.
             reached = Signal(2 * few, name=f"{name}_reached")
-            m.d.comb += reached.eq(Cat(port.size[: few.bit_length()] > n for n in range(few)) << offset)
+            m.d.comb += reached.eq(self._written(name, port, few) << offset)
             is_group = [group == n for n in range(config.word_bytes // few)]
             first, second = ([reached[at : at + few] & here.replicate(few) for here in is_group] for at in (0, few))
             lower = Cat(a | b for a, b in zip(first, [Const(0, few), *second[:-1]], strict=True))
@@ -228,6 +230,16 @@ class Sram(wiring.Component):
                     where = gated(m, f"{name}_where{bank}_{half}", self._row(pair), owner[bank])
                     written[bank][half].append(Cat(enable, where, data.replicate(config.word_bytes // few)))
         return [[any_of(values) for values in halves] for halves in written]
+
+    def _written(self, name: str, port: Any, few: int) -> Value:
+        """Bytes that a write has, of the first ``few`` from its address on."""
+        written = Cat(port.size[: few.bit_length()] > n for n in range(few))
+        if name != "array" or not self.config.result_pairs:
+            return written
+        both = [written & (~port.skips).replicate(few)]
+        for n in range(1, RESULT_STEPS + 1):
+            both.append(written << n * self.config.oc_lanes & (port.apart == n).replicate(few))
+        return any_of(both)[:few]
 
     def _read(self, m: Module, name: str, port: Any, owner: Value, words: list[Signal]) -> None:
         """The bytes of a reader, from the words of the banks that it owns; the first three cycles are the banks'."""
@@ -254,7 +266,8 @@ def module_of(config: Config) -> str:
     reads, writes = (
         "_".join(str(few) for few in sizes.values()) for sizes in (_read_sizes(config), _write_sizes(config))
     )
-    return f"{MODULE}_{config.sram}x{8 * config.word_bytes}_reads_{reads}_writes_{writes}"
+    apart = f"_apart_{config.oc_lanes}" if config.result_pairs else ""
+    return f"{MODULE}_{config.sram}x{8 * config.word_bytes}_reads_{reads}_writes_{writes}{apart}"
 
 
 def _read_sizes(config: Config) -> dict[str, int]:
@@ -308,7 +321,9 @@ def sram_verilog(config: Config) -> str:
             f"if (r{n}_en) r{n}_at = r{n}_addr;",
             f"r{n}_on_way = {{r{n}_on_way[2:0], r{n}_en}};",
         ]
-    for n, few in enumerate(_write_sizes(config).values()):
+    if config.result_pairs:
+        ports += [f"input [{RESULT_STEPS.bit_length() - 1}:0] apart", "input skips"]
+    for n, (writer, few) in enumerate(_write_sizes(config).items()):
         count = -(-few // piece)
         ports += [
             f"input w{n}_en",
@@ -318,15 +333,25 @@ def sram_verilog(config: Config) -> str:
         ]
         variables += [f"reg [{bits - 1}:0] w{n}_part{k}, w{n}_mask{k}" for k in range(count)]
         ones = f"{bits}'h{(1 << bits) - 1:x}"
+
+        def written(first: int, n: int = n, ones: str = ones) -> str:
+            """Bytes that are written of a piece that begins with the ``first`` one."""
+            rest = f"~({ones} << {{w{n}_size[{byte_bits - 1}:0], 3'd0}})"
+            return f"(w{n}_size >= {first + piece} ? {ones} : w{n}_size <= {first} ? {bits}'d0 : {rest})"
+
         body += [f"if (w{n}_en) begin", f"  at = w{n}_addr[{address_bits - 1}:{byte_bits}];"]
         body += [f"  shift = {{w{n}_addr[{byte_bits - 1}:0], 3'd0}};"]
         for k in range(count):
             first = piece * k
             body += [
                 f"  w{n}_part{k} = w{n}_data[{8 * first} +: {bits}];",
-                f"  w{n}_mask{k} = w{n}_size >= {first + piece} ? {ones} : w{n}_size <= {first} ? {bits}'d0"
-                f" : ~({ones} << {{w{n}_size[{byte_bits - 1}:0], 3'd0}});",
+                f"  w{n}_mask{k} = {written(first)};",
             ]
+            if writer == "array" and config.result_pairs:
+                body += [f"  if (skips) w{n}_mask{k} = 0;"]
+                for block in range(1, min(first // config.oc_lanes, RESULT_STEPS) + 1):
+                    further = written(first - block * config.oc_lanes)
+                    body += [f"  if (apart == 2'd{block}) w{n}_mask{k} = w{n}_mask{k} | {further};"]
         for k in range(count + 1):
             here, before = range(count)[k : k + 1], range(count)[max(k - 1, 0) : k]
             part, mask = (

@@ -38,8 +38,9 @@ from dovetail.isa.config.given import (
 from dovetail.isa.config.memory import Memory, memory_of, table_of
 from dovetail.isa.config.presets import PRESETS
 
-PAIR_STEPS = 8
-"""Bytes between two pixels whose input one read has: 0 to one less than this."""
+RESULT_STEPS = 3
+"""From a pixel's results to those of the next one, where both leave together: at most so many times oc_lanes bytes. A
+word holds four times as many, a pixel's int32 results."""
 
 RECORD_BYTES = 16
 """Bytes of a requantisation record."""
@@ -302,13 +303,24 @@ class Config:
     @property
     def pair_sets(self) -> int:
         """The most weight blocks held at the same time where a read has the input of two pixels: with more of them
-        than this pixels do not wait for reads, or a word is too short."""
-        return min(self.pixel_lanes - 1, (self.word_bytes - PAIR_STEPS + 1) // self.ic_lanes)
+        than this pixels do not wait for reads, or half of a word is too short; 0 with one pixel lane."""
+        return min(self.pixel_lanes - 1, self.word_bytes // 2 // self.ic_lanes)
+
+    @property
+    def pair_step(self) -> int:
+        """The most bytes from a pixel to the next one of a read: those of all channels that a step takes."""
+        return self.pair_sets * self.ic_lanes
 
     @property
     def pair_bytes(self) -> int:
-        """Bytes of the input of two pixels that share a read, at most; 0 with one pixel lane."""
-        return self.pair_sets * self.ic_lanes + PAIR_STEPS - 1 if self.pixel_lanes > 1 else 0
+        """Bytes of the input of two pixels that share a read, at most."""
+        return 2 * self.pair_step
+
+    @property
+    def result_pairs(self) -> bool:
+        """Whether there are requantiser lanes for the results of two pixels at once. SRAM in simulation wants both to
+        begin at a multiple of 8 bytes."""
+        return self.pixel_lanes > 1 and self.requant_lanes >= 2 * self.oc_lanes and self.oc_lanes % 8 == 0
 
     @property
     def input_bytes(self) -> int:

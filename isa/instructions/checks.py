@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, RESULT_STEPS, ROW_STEPS, Config
 from dovetail.isa.instructions.table import CFG_PARAM, INSTRUCTIONS, REGISTERS, Cause, Instruction, Op, Stage, Unit
 
 INDEX = {unit: {name: r.index for name, r in registers.items()} for unit, registers in REGISTERS.items()}
@@ -176,6 +176,17 @@ def pairs_of(config: Config, op: Op, view: View) -> bool:
     return config.pixel_lanes > 1 and not INSTRUCTIONS[op].depthwise and bool(view["MODE", "pairs"])
 
 
+def result_pairs_of(config: Config, op: Op, view: View) -> bool:
+    """Whether the results of two pixels of an ARRAY operation leave together, see :func:`results_apart`."""
+    return pairs_of(config, op, view) and not view["MODE", "int32"] and results_apart(config, view["OUT_X_STEP"])
+
+
+def results_apart(config: Config, step: int) -> bool:
+    """Whether int8 results of two pixels can leave together that are ``step`` bytes apart: whole blocks."""
+    blocks, rest = divmod(step, config.oc_lanes)
+    return config.result_pairs and 1 <= blocks <= RESULT_STEPS and not rest
+
+
 def columns_of(config: Config, op: Op, view: View) -> int:
     """Columns of the input that a word of a depthwise convolution has beside each other; 1 for other operations."""
     return 1 << view["MODE", "columns"] if config.pixel_lanes > 1 and INSTRUCTIONS[op].depthwise else 1
@@ -329,7 +340,7 @@ def failures(config: Config, op: Op, view: View) -> Iterator[tuple[Cause, bool]]
         yield Cause.TOO_LARGE, sets_of(op, view) > _sets(config, op, view)
         if pairs_of(config, op, view):
             odd = (view["TILE", "width"] | view["STRIPE", "pixels"] | view["MODE", "accumulate"]) % 2 != 0
-            yield Cause.TOO_LARGE, odd | (view["X_STEP"] >= PAIR_STEPS)
+            yield Cause.TOO_LARGE, odd | (view["X_STEP"] > config.pair_step)
         yield Cause.ALIGNMENT, (view["W_ADDR"] | view["W_BYTES"]) % config.word_bytes != 0
     outside = False
     for address, size in spaces:

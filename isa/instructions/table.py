@@ -602,7 +602,7 @@ ARRAY = (
                 "pairs",
                 10,
                 1,
-                "CONV, CONV_RELU, MAT_MUL with pixel lanes: a read has the input of two pixels, X_STEP < 8 bytes apart",
+                "CONV, CONV_RELU, MAT_MUL with pixel lanes: a read has the input of two pixels, X_STEP bytes apart",
             ),
             Field(
                 "columns",

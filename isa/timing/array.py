@@ -7,7 +7,8 @@ steps. The results of a stripe drain through the requantiser while the next stri
 
 With pixel lanes, that many pixels pass together. A window holds the weights of several input blocks. Of each pixel it
 reads the bytes that all of these need at once, a cycle per pixel, or per two of them with MODE.pairs; then the pixels
-meet the weights of one block per cycle. While they do, the next pixels are read.
+meet the weights of one block per cycle. While they do, the next pixels are read. Results leave pixel by pixel, or those
+of a pair together.
 """
 
 from collections.abc import Callable, Sequence
@@ -145,13 +146,16 @@ class Stripe:
 
 @dataclass(slots=True)
 class Dry:
-    """``work`` cycles of windows that leave the accumulators alone."""
+    """``work`` cycles of windows that leave the accumulators alone; if records come in them, ``begins``, they wait for
+    a buffer, as these take the place of those that a stripe in it needs."""
 
     work: int
+    begins: bool = False
 
     def __call__(self, state: State) -> tuple[int, State]:
         *others, latest = state
-        return self.work, (*_since(others, self.work), max(latest - self.work, -SETTLE))
+        end = (max(others[0] + 1, 0) if self.begins else 0) + self.work
+        return end, (*_since(others, end), max(latest - end, -SETTLE))
 
 
 def _since(drained: Sequence[int], time: int) -> list[int]:
@@ -208,13 +212,15 @@ def array_duration(
     accumulate: bool,
     matrix_rows: int = 0,
     pairs: bool = False,
+    result_pairs: bool = False,
     free: Free = NOTHING,
 ) -> int:
     """Cycles from an instruction's start to its end (end = start + duration).
 
     ``taps`` = kh * kw, ``kc`` input blocks per tap, ``group`` of them in a step, ``pixels`` = height * width,
     ``blocks`` of output channels with ``last`` channels in the last. ``matrix_rows``: of a matrix product,
-    :func:`matrix_reads`. ``pairs``: two pixels share a read. ``free``: see :class:`Free`.
+    :func:`matrix_reads`. ``pairs``: two pixels share a read; ``result_pairs``: their results leave together. ``free``:
+    see :class:`Free`.
     """
     (cycles,) = array_durations(
         machine_of(config),
@@ -227,6 +233,7 @@ def array_duration(
         accumulate=accumulate,
         matrix_rows=matrix_rows,
         pairs=pairs,
+        result_pairs=result_pairs,
         free=free,
     )
     return cycles
@@ -255,6 +262,7 @@ def array_durations(
     accumulate: bool,
     matrix_rows: int = 0,
     pairs: bool = False,
+    result_pairs: bool = False,
     free: Free = NOTHING,
 ) -> tuple[int, ...]:
     """The same of instructions that differ in ``widths``, their (blocks, last) in ascending order, only."""
@@ -295,7 +303,7 @@ def array_durations(
 
     def block(channels: int, shorter: int) -> Advance:
         groups = 0 if free.results else -(-channels // requant)
-        out, out_rest = size * groups, rest * groups
+        out, out_rest = (size >> result_pairs) * groups, (rest >> result_pairs) * groups
         if stripes == 1:
             return Stripe(whole_stripe + records - shorter, old, fill, out)
         begins, middle = Stripe(whole_stripe + records, old, fill, out), Stripe(whole_stripe, old, fill, out)

@@ -204,10 +204,6 @@ def depthwise_durations(
     single = height * (many + (rest > 0)) == 1
     before, between = machine.before, machine.between
 
-    def dry(lines: int, more: int = 0) -> list[tuple[Advance, int]]:
-        """So many dry lines, each of which is a stripe."""
-        return [*[(Dry(first.work + more), 1)] * (more > 0), (Dry(first.work), lines - (more > 0))]
-
     def block(channels: int, shorter: int) -> Advance:
         writes = 0 if free.results else machine.writes(channels)
 
@@ -218,11 +214,12 @@ def depthwise_durations(
             return in_turn([(stripe_of(one), count) for one, count in row])
 
         if before:
-            begins = [*dry(before, records), (stripe_of(first, -shorter * (height == 1)), 1)]
+            dry, ends = Dry(first.work), stripe_of(first, -shorter)  # a line is a stripe
+            begins = [(Dry(first.work + records, begins=True), 1), (dry, before - 1)]
             if height == 1:
-                return in_turn(begins)
-            line = in_turn([*dry(between), (stripe_of(first), 1)])
-            return in_turn([*begins, (line, height - 2), *dry(between), (stripe_of(first, -shorter), 1)])
+                return in_turn([*begins, (ends, 1)])
+            line = in_turn([(dry, between), (stripe_of(first), 1)])
+            return in_turn([*begins, (stripe_of(first), 1), (line, height - 2), (dry, between), (ends, 1)])
         if single:
             return stripe_of(first, records - shorter)
         parts: list[tuple[Advance, int]] = [(stripe_of(first, records), 1)]

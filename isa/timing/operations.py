@@ -28,6 +28,7 @@ from dovetail.isa.instructions.checks import (
     multiplier_of,
     pairs_of,
     regions,
+    result_pairs_of,
     rows_of,
     sets_of,
     share_byte,
@@ -168,6 +169,7 @@ def duration(config: Config, op: Op, view: View, free: Free = NOTHING) -> int:
         accumulate=bool(view["MODE", "accumulate"]),
         matrix_rows=reads,
         pairs=pairs_of(config, op, view),
+        result_pairs=result_pairs_of(config, op, view),
         free=free,
     )
 

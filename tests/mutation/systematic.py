@@ -99,7 +99,8 @@ class Built:
 def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
     a matrix row in a word, several words of weights, gated clocks, and enables of reads. The third one has several
-    pixel lanes, two rows of softmax and four of norm at a time, and parameters of a run."""
+    pixel lanes, two rows of softmax and four of norm at a time, and parameters of a run; results of two pixels leave
+    together in the fourth one."""
     from dovetail.isa.config.resolved import Config
     from dovetail.sw.random.programs.configurations import WHOLE
 
@@ -129,7 +130,13 @@ def models() -> list[tuple[str, Any, str]]:
         bus=64,
         outstanding=3,
     )
-    return [("", WHOLE, "fpga"), ("simulation form: ", wide, "simulation"), ("rows: ", rows, "fpga")]
+    pairs = Config(ic_lanes=1, oc_lanes=8, pixel_lanes=2, sram="32 KiB", banks=4, requant_lanes=16, vector_lanes=1)
+    return [
+        ("", WHOLE, "fpga"),
+        ("simulation form: ", wide, "simulation"),
+        ("rows: ", rows, "fpga"),
+        ("pairs: ", pairs, "fpga"),
+    ]
 
 
 def build(mutator: Mutator, cache: Path) -> list[Built]:

@@ -100,13 +100,20 @@ class Offsets:
         low = np.maximum(0, -(place // lanes.item))
         return int((low <= np.minimum(lanes.count - 1, (lanes.limit - 1 - place) // lanes.item)).sum())
 
-    def writes(self, row: Int64s, column: Int64s, size: Int64s, limit: int) -> int:
+    def writes(self, row: Int64s, column: Int64s, size: Int64s, limit: int, apart: int = 0) -> int:
         """Writes of ``size`` bytes each, per column, at all sums of row and column offset: those that end by
-        ``limit``."""
-        end = column + size
+        ``limit``. With ``apart`` a write has as many bytes again, so far on: those of which either do."""
+        end = column + size + apart
         if row.max() + end.max() <= limit:
             return len(row) * len(column)
-        return sum(int(((position + column) % self.modulus + size <= limit).sum()) for position in row.tolist())
+
+        def inside(place: Int64s) -> NDArray[np.bool_]:
+            return place % self.modulus + size <= limit
+
+        return sum(
+            int((inside(position + column) | (apart > 0) & inside(position + column + apart)).sum())
+            for position in row.tolist()
+        )
 
     def beats_inside(
         self, transfer: Shape, beats: int, row_step: int, plane_step: int, bus_bytes: int, limit: int

@@ -21,6 +21,7 @@ from dovetail.isa.instructions.checks import (
     lines_of,
     multiplier_of,
     pairs_of,
+    result_pairs_of,
     sets_of,
     weight_rows,
     weight_sets,
@@ -158,12 +159,13 @@ def _array(config: Config, op: Op, view: View) -> Counts:
     inputs = _window_reads(offsets, view, height, kh, column, window) * blocks
 
     old_words = ceil_div(INT32_BYTES * channels, config.word_bytes) if view["MODE", "accumulate"] else 0
-    groups, written = _results(config, view, channels, channels)
+    leaving = 1 + result_pairs_of(config, op, view)  # pixels whose results leave together
+    groups, written = _results(config, view, channels, channels, leaving)
     return {
         "multiplies": steps * passes * blocks * config.macs_per_cycle,
         "accumulates": (steps + old_words * together) * passes * blocks * config.acc_lanes,
         "accumulator_visits": (visits + old_words * passes) * blocks * config.acc_lanes,
-        "requantises": pixels * groups * config.requant_lanes,
+        "requantises": pixels // leaving * groups * config.requant_lanes,
         "sram_read_input": inputs + _old_reads(config, view, channels, old_words),
         "sram_read_weights": _stream_reads(config, op, view, stripes + (rest > 0)),
         "sram_write_array": written,
@@ -184,9 +186,9 @@ def _old_reads(config: Config, view: View, channels: int, words: int, sets: int 
     return offsets.reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
 
 
-def _results(config: Config, view: View, channels: int, span: int) -> tuple[int, int]:
-    """Groups of `requant_lanes` channels in which a pixel's results leave, the last of a block and of every ``span``
-    channels shorter; all writes."""
+def _results(config: Config, view: View, channels: int, span: int, pixels: int = 1) -> tuple[int, int]:
+    """Groups of `requant_lanes` channels in which a pixel's results leave, or those of two ``pixels``, the last of a
+    block and of every ``span`` channels shorter; all writes."""
     offsets = Offsets(config.offset_bits)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
     item = INT32_BYTES if view["MODE", "int32"] else 1
@@ -198,9 +200,11 @@ def _results(config: Config, view: View, channels: int, span: int) -> tuple[int,
     left = (in_block[:, None] - group).ravel()
     width_of = np.tile(np.minimum(config.requant_lanes, span - group % span), blocks)
     first, size = first[left > 0], np.minimum(left, width_of)[left > 0]
-    column = (offsets.grid((width, view["OUT_X_STEP"]))[:, None] + first * item).ravel()
+    step, width = view["OUT_X_STEP"], width // pixels
+    column = (offsets.grid((width, pixels * step))[:, None] + first * item).ravel()
     row = offsets.grid((height, view["OUT_Y_STEP"]))
-    written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"])
+    apart = step if pixels > 1 else 0
+    written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"], apart)
     return len(first), written
 
 

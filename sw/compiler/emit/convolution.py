@@ -6,7 +6,7 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from dovetail.isa.common.sizes import ceil_div
-from dovetail.isa.config.resolved import PAIR_STEPS, Config
+from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Unit, pack
 from dovetail.sw.compiler.emit.arena import check_padding
 from dovetail.sw.compiler.emit.array_layer import block_of, passes_of
@@ -397,7 +397,7 @@ class ConvCode:
         row, column = (layer.spot[0] * layer.dilation[0], layer.spot[2] * layer.dilation[1]) if spot else (0, 0)
         geometry = self.spot if spot else self.repeated if run.repeated and not layer.apart else self.geometry
         beside = self.target.sram is None or area.columns == layer.out_width  # rows of results
-        pairs = layer.pairs and not run.adds and layer.stride[1] * pixel < PAIR_STEPS
+        pairs = layer.pairs and not run.adds and layer.stride[1] * pixel <= config.pair_step
         pairs = pairs and (beside or area.columns % 2 == 0)
         width = layer.computed(area.columns) if pairs else area.columns // layer.beside
         # The array's rows and columns: bytes between pixels, what there is of the input, and padding.

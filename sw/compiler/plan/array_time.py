@@ -8,8 +8,8 @@ from typing import TypedDict
 import numpy as np
 
 from dovetail.isa.common.sizes import ceil_div, round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
-from dovetail.isa.instructions.checks import MAX_SKIP, longest_line
+from dovetail.isa.config.resolved import COLUMN_TAPS, ROW_STEPS, Config
+from dovetail.isa.instructions.checks import MAX_SKIP, longest_line, results_apart
 from dovetail.isa.timing.array import array_duration, array_durations, machine_of, matrix_reads
 from dovetail.isa.timing.depthwise import Depthwise, depthwise_durations
 from dovetail.sw.compiler.layer import ROW, ConvLayer
@@ -72,11 +72,11 @@ def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
 def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
     """A depthwise layer that takes as many kernel rows at once as take the fewest cycles."""
     (stride, _), (dilation, _) = layer.turned(*layer.stride), layer.turned(*layer.dilation)
-    (kh, kw), (lines, rest) = layer.taps, divmod(stride, dilation)
-    if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not layer.slide or rest:
+    if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not layer.slide:
         return layer
-    if not 1 <= lines <= MAX_SKIP:
+    if not dilation or stride % dilation or not 1 <= stride // dilation <= MAX_SKIP:
         return layer
+    kh, kw = layer.taps
     choices = [layer]
     for rows in range(2, min(config.kernel_rows, kh) + 1):
         if kw in config.row_kernels(rows) and kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
@@ -107,7 +107,7 @@ def has_pairs(config: Config, layer: ConvLayer) -> bool:
     plain = layer.mode == "conv" and layer.terms == layer.item == 1
     if not plain or config.pixel_lanes == 1 or config.stripe == 1:
         return False
-    near = layer.stride[1] * layer.channels < PAIR_STEPS
+    near = layer.stride[1] * layer.channels <= config.pair_step
     if not near or layer.kc(config, layer.channels) > config.pair_sets:
         return False
     return _cycles_at_once(config, replace(layer, pairs=True)) < _cycles_at_once(config, layer)
@@ -264,17 +264,20 @@ class _Steps(TypedDict):
     group: int
     matrix_rows: int
     pairs: bool
+    result_pairs: bool
 
 
 def _steps(config: Config, layer: ConvLayer, in_channels: int, *, repeated: bool = False) -> _Steps:
     kh, kw = layer.taps
     repeats = layer.repeats if repeated or in_channels < layer.channels else 1
+    pairs = layer.pairs and in_channels == layer.channels
     return {
         "taps": kh * kw * repeats,
         "kc": layer.kc(config, in_channels),
         "group": layer.together(config, in_channels),
         "matrix_rows": matrix_reads(config, transposed=layer.transposed) if layer.mode == "matmul" else 0,
-        "pairs": layer.pairs and in_channels == layer.channels,
+        "pairs": pairs,
+        "result_pairs": pairs and results_apart(config, layer.out_channels),
     }
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 
 from dovetail.isa.common.sizes import round_up
-from dovetail.isa.config.resolved import COLUMN_TAPS, PAIR_STEPS, ROW_STEPS, Config
+from dovetail.isa.config.resolved import COLUMN_TAPS, ROW_STEPS, Config
 from dovetail.isa.instructions.checks import (
     View,
     array_lanes,
@@ -37,6 +37,8 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     stripe = config.depthwise_pixels(sets) if row.depthwise else config.stripe
     kh, kw = _kernel(rng, config, op, mode)
     count, last = rng.randint(1, 3), rng.randint(1, lanes)
+    if paired and config.result_pairs and rng.random() < 0.7:
+        last = lanes  # the results of two pixels leave together
     channels = (count - 1) * lanes + last
     kc = rng.randint(1, max(1, min(3 + 2 * (config.weight_sets - 1), 48 // config.ic_lanes)))
     if row.depthwise:
@@ -72,7 +74,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
         wide = mode["columns"] == 1 and config.has_wide_words and rng.random() < 0.5
         values["KX_STEP"] = config.acc_lanes * (1 + wide)
     if paired:
-        values |= {"X_STEP": rng.randrange(PAIR_STEPS), "STRIPE": round_up(min(values["STRIPE"], stripe - 1), 2)}
+        values |= {"X_STEP": rng.randint(0, config.pair_step), "STRIPE": round_up(min(values["STRIPE"], stripe - 1), 2)}
     return values
 
 

@@ -71,8 +71,8 @@ def configurations(seed: int, count: int) -> list[Config]:
     Each parameter takes its values in turn, shuffled, so with as many configurations as a parameter has values nearly
     all of them occur.
     """
-    names = "configurations", "softmax", "norm", "rows at once", "rows of a norm", "rows of a kernel"
-    rng, more, norms, rows, rows_of_norm, rows_of_kernel = (random.Random(f"{name} {seed}") for name in names)
+    names = "configurations", "softmax", "norm", "rows at once", "rows of a norm", "rows of a kernel", "result pairs"
+    rng, more, norms, rows, rows_of_norm, rows_of_kernel, results = (random.Random(f"{name} {seed}") for name in names)
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -84,7 +84,7 @@ def configurations(seed: int, count: int) -> list[Config]:
         softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
         drawn |= {"softmax": softmax, "norm": norms.choice((0, 0, 1)) * rows_of_norm.choice((1, 4))}
         drawn["kernel_rows"] = min(rows_of_kernel.randint(1, 3), max(1, drawn["lanes"][0] // 3))
-        config = _config(drawn)
+        config = _config(drawn | {"result_pairs": results.random() < 0.7})
         if config is not None:
             found.setdefault(config.hash, config)
     return list(found.values())
@@ -98,6 +98,8 @@ def _config(drawn: dict[str, Any]) -> Config | None:
     while drawn["pixel_lanes"] > 1 and ic * oc * drawn["pixel_lanes"] > MOST_MULTIPLIERS:
         drawn["pixel_lanes"] //= 2
     results = oc * drawn["pixel_lanes"] if drawn["depthwise"] == "native" else oc
+    if drawn.pop("result_pairs") and drawn["pixel_lanes"] > 1 and oc % 8 == 0:
+        drawn["requant_lanes"] = 2 * oc
     for name, most in (("requant_lanes", results), ("stripe", MAX_STRIPE * drawn["pixel_lanes"])):
         if drawn[name]:
             drawn[name] = min(drawn[name], most)

@@ -44,6 +44,8 @@ LARGE = {
     # Old sums of DEPTH_CONV in several words of each of several sets of weights.
     "words and sets": Config(ic_lanes=2, oc_lanes=8, pixel_lanes=2, sram="64 KiB", banks=4, bus=32),
     "vector lanes": Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB", banks=4, vector_lanes=24),
+    "result pairs": Config(ic_lanes=2, oc_lanes=8, pixel_lanes=4, sram="64 KiB", bus=32, requant_lanes=16),
+    "result pairs of more": Config(ic_lanes=1, oc_lanes=16, pixel_lanes=4, sram="64 KiB", requant_lanes=40, banks=4),
     "stripes": Config(ic_lanes=2, oc_lanes=8, sram="64 KiB", stripe=64, requant_lanes=8),
 }
 

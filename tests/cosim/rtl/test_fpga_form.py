@@ -16,6 +16,7 @@ SMALLEST = Config(ic_lanes=2, oc_lanes=2, sram="32 KiB", banks=4, bus=256, outst
 less than the longest burst: neither is so in the accelerators of the other default tests."""
 CONFIGS = SMALL | {
     "2x2": SMALLEST,
+    "result pairs": Config(ic_lanes=1, oc_lanes=8, pixel_lanes=2, sram="32 KiB", banks=4, requant_lanes=16),
     "one stripe": Config(ic_lanes=2, oc_lanes=8, sram="32 KiB", stripe=1, requant_lanes=8),
 }
 

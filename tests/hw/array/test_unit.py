@@ -52,6 +52,9 @@ CONFIGS = {
     "4x8x2": Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB", requant_lanes=4),
     "3x4x4": Config(ic_lanes=3, oc_lanes=4, pixel_lanes=4, sram="64 KiB", requant_lanes=3, stripe=256),
     "1x3x8": Config(ic_lanes=1, oc_lanes=3, pixel_lanes=8, sram="64 KiB", requant_lanes=7),
+    "2x8x4": Config(ic_lanes=2, oc_lanes=8, pixel_lanes=4, sram="64 KiB", requant_lanes=16),
+    "3x8x2": Config(ic_lanes=3, oc_lanes=8, pixel_lanes=2, sram="64 KiB", requant_lanes=16, vector_lanes=1),
+    "2x16x4": Config(ic_lanes=2, oc_lanes=16, pixel_lanes=4, sram="64 KiB", requant_lanes=48, stripe=40),
     "2x13": Config(ic_lanes=2, oc_lanes=13, stripe=64, sram="112 KiB", banks=7),
 }
 
@@ -410,7 +413,6 @@ ROW_FAULTS: dict[str, dict[str, Any]] = {
 """What several kernel rows at once cannot have; besides other kernels."""
 
 PAIR_FAULTS = {
-    "too far apart": {"X_STEP": 8},
     "far away": {"X_STEP": 1 << 31},
     "parted by a row": {"TILE": 1 | 3 << 16},
     "parted by a stripe": {"STRIPE": 3},
@@ -466,7 +468,9 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
         else:
             changes[name] = rng.choice([values[name] + rng.randint(-3, 3), rng.randint(-200, 200), rng.randrange(WRAP)])
     if paired and rng.random() < 0.95:
-        changes["X_STEP"] = rng.randrange(8)
+        changes["X_STEP"] = rng.randint(0, config.pair_step)
+        if rng.random() < 0.7:
+            changes["OUT_X_STEP"] = rng.choice([1, 2, 3, 4]) * config.oc_lanes
     layer.changes = changes
     return op, layer.registers(config)
 
@@ -510,12 +514,13 @@ class Ports:
         self.memory = memory
         self.bank_bytes = config.bank_bytes
         self.word = config.word_bytes
+        self.oc_lanes, self.result_pairs = config.oc_lanes, config.result_pairs
         self.pending: dict[str, list[Bytes]] = {name: [] for name in ("input", "weights")}
         old_values = (r.region("OUT"),) if r["MODE", "accumulate"] else ()
         self.readable = {"input": (r.region("IN"), *old_values), "weights": (r.region("W"),)}
         self.product = op == Op.MAT_MUL
         self.writable = r.region("OUT")
-        self.written: tuple[int, bytes] = (0, b"")
+        self.written: list[tuple[int, bytes]] = []
 
     def cycle(self, ctx: Any, dut: ArrayCore) -> None:
         for name, pending in self.pending.items():
@@ -529,14 +534,19 @@ class Ports:
                 # A port gets what is in its banks.
                 streams = ctx.get(dut.streams) >> (places // self.bank_bytes) & 1 == (name == "weights")
                 pending[-1] = np.where(streams, self.memory[places], 0xA5).astype(np.uint8)
-        start, data = self.written
-        self.memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
-        self.written = (0, b"")
+        for start, data in self.written:
+            self.memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        self.written = []
         if ctx.get(dut.output.en):
-            size = ctx.get(dut.output.size)
-            self.written = ctx.get(dut.output.addr), ctx.get(dut.output.data).to_bytes(self.word, "little")[:size]
+            size, address = ctx.get(dut.output.size), ctx.get(dut.output.addr)
+            data = ctx.get(dut.output.data).to_bytes(self.word, "little")
+            places = [0]
+            if self.result_pairs:
+                apart = ctx.get(dut.output.apart)
+                places = [0] * (not ctx.get(dut.output.skips)) + [apart * self.oc_lanes] * (apart > 0)
+            self.written = [((address + at) % len(self.memory), data[at : at + size]) for at in places]
             first, length = self.writable
-            assert first <= self.written[0] and self.written[0] + size <= first + length
+            assert all(first <= start and start + size <= first + length for start, _ in self.written)
 
     def answer(self, ctx: Any, dut: ArrayCore) -> None:
         for name, pending in self.pending.items():
@@ -629,6 +639,19 @@ def test_pixel_lanes(lanes: int) -> None:
         Layer(op=Op.DEPTH_CONV, kernel=(2, 5), slide=2, stride=2, sets=3, tile=(2, 5), accumulate=1, int32=1, stripe=3),
         Layer(op=Op.DEPTH_CONV, kernel=(3, 1), slide=1, extra=2, tile=(1, 5), blocks=3, last=2),
     )
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
+        outcome.compare(config, *case)
+
+
+@pytest.mark.parametrize(("stripe", "buffers"), [(4, 4), (64, 2)])
+def test_blocks_in_flight_of_kernel_rows(stripe: int, buffers: int) -> None:
+    """A block begins with lines that have no results; its records come with the first of them."""
+    config = Config(ic_lanes=6, oc_lanes=4, requant_lanes=1, stripe=stripe, sram="32 KiB", banks=4)
+    assert config.stripe_buffers == buffers
+    depthwise = Layer(op=Op.DEPTH_CONV, kernel=(1, 3), slide=1, rows=1, tile=(1, 4), blocks=7)
+    layers = (depthwise, replace(depthwise, kernel=(2, 3), blocks=5), replace(depthwise, tile=(2, 3), blocks=3))
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     for case, outcome in zip(cases, simulate(config, cases), strict=True):
         assert outcome.cause == Cause.NONE
@@ -734,21 +757,47 @@ def test_pairs(shape: tuple[int, int, int]) -> None:
     most = config.pair_sets
     layers = [
         Layer(kc=2 * most + 1, group=most - 1, tile=(2, 6), pad=1, kernel=(3, 2), pairs=1, changes={"X_STEP": step})
-        for step in range(8)
+        for step in range(config.pair_step + 1)
     ]
     layers += [
-        Layer(tile=(3, 2 * lanes + 2), stripe=2 * lanes + 2, blocks=2, last=1, pairs=1, changes={"X_STEP": 3}),
+        Layer(tile=(3, 2 * lanes + 2), stripe=2 * lanes + 2, blocks=2, last=1, pairs=1, changes={"X_STEP": most}),
         Layer(tile=(1, 2), kc=most, group=most - 1, pairs=1, int32=1, changes={"X_STEP": 1, "ROW_BYTES": 3}),
-        Layer(op=Op.MAT_MUL, tile=(4, 4), kc=most, group=most - 1, stripe=4, pairs=1, changes={"X_STEP": 7}),
+        Layer(op=Op.MAT_MUL, tile=(4, 4), kc=most, group=most - 1, stripe=4, pairs=1, changes={"X_STEP": most}),
         Layer(op=Op.DEPTH_CONV, kernel=(2, 2), tile=(3, 3), accumulate=1, pairs=1),
     ]
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
-    for changes in (*PAIR_FAULTS.values(), {"KC": 1 | most << 16}):
+    for changes in (*PAIR_FAULTS.values(), {"X_STEP": config.pair_step + 1}, {"KC": 1 | most << 16}):
         cases.append((Op.CONV, Layer(tile=(1, 2), pairs=1, changes=changes).registers(config), image(config, 0)))
     outcomes = simulate(config, cases)
-    causes = [Cause.NONE] * len(layers) + [Cause.TOO_LARGE] * (len(PAIR_FAULTS) + 1)
+    causes = [Cause.NONE] * len(layers) + [Cause.TOO_LARGE] * (len(PAIR_FAULTS) + 2)
     for case, outcome, cause in zip(cases, outcomes, causes, strict=True):
         assert outcome.cause == cause
+        outcome.compare(config, *case)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 4), slow((1, 16, 2))])
+def test_results_of_two_pixels(shape: tuple[int, int, int]) -> None:
+    """Together: one to three blocks apart, over several rows of accumulators, and where one of the two is outside."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=2 * oc, sram="32 KiB", banks=4)
+    assert config.result_pairs
+    layer = Layer(tile=(2, 3 * lanes), pairs=1, last=oc)
+    layers = [
+        *(replace(layer, blocks=blocks) for blocks in (1, 2, 3, 4)),
+        replace(layer, blocks=3, stripe=2 * lanes, op=Op.CONV_RELU),
+        replace(layer, blocks=2, last=1, changes={"OUT_X_STEP": 2 * oc}),
+        replace(layer, tile=(3, 4), changes={"OUT_BYTES": 9 * oc}),  # the last one is outside
+        replace(layer, tile=(2, 4), changes={"OUT_Y_STEP": -2 * oc}),
+        replace(layer, tile=(2, 4), changes={"OUT_Y_STEP": -oc - oc // 2}),  # the second one is so in part
+        *(  # the first one is below the region
+            replace(layer, kernel=kernel, tile=(2, 4), changes={"OUT_Y_STEP": -oc})
+            for kernel in ((1, 1), (2, 2), (3, 3))
+        ),
+        replace(layer, int32=1),
+    ]
+    cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
+    for case, outcome in zip(cases, simulate(config, cases), strict=True):
+        assert outcome.cause == Cause.NONE
         outcome.compare(config, *case)
 
 

@@ -21,6 +21,9 @@ UNIT_OF = {"array_input": "array", "array_weights": "array", "vector": "vector"}
 CONFIGS = {
     "4 banks": Config(ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4),
     "5 banks, wide words": Config(ic_lanes=4, oc_lanes=8, requant_lanes=8, sram=5 * 8192, banks=5),
+    "results of two pixels": Config(
+        ic_lanes=1, oc_lanes=8, pixel_lanes=2, requant_lanes=16, sram="32 KiB", banks=4, vector_lanes=1
+    ),
     "ports of few bytes": Config(
         ic_lanes=4, oc_lanes=4, sram="32 KiB", banks=4, bus=32, elementwise=False, vector_lanes=1, requant_lanes=1
     ),
@@ -35,13 +38,13 @@ class Traffic:
         rng = random.Random(seed)
         size, word, banks = config.sram, config.word_bytes, config.banks
         self.inputs: dict[str, npt.NDArray[np.generic]] = {}
-        zeros = {"en": np.uint64, "addr": np.uint64, "size": np.uint64}
         for name in READERS:
             for part in ("en", "addr"):
-                self.inputs[f"read_{name}__{part}"] = np.zeros(cycles, zeros[part])
+                self.inputs[f"read_{name}__{part}"] = np.zeros(cycles, np.uint64)
         for name in WRITERS:
-            for part in ("en", "addr", "size"):
-                self.inputs[f"write_{name}__{part}"] = np.zeros(cycles, zeros[part])
+            pairs = name == "array" and config.result_pairs
+            for part in ("en", "addr", "size", *("apart", "skips") * pairs):
+                self.inputs[f"write_{name}__{part}"] = np.zeros(cycles, np.uint64)
             self.inputs[f"write_{name}__data"] = np.random.default_rng(seed).integers(0, 256, (cycles, word), np.uint8)
         for name in ("array_reads", "array_streams", "vector_reads", "array_writes", "vector_writes"):
             self.inputs[name] = np.zeros(cycles, np.uint64)
@@ -89,16 +92,26 @@ class Traffic:
                 bank = rng.choice(mine)
                 most = write_bytes(config, name)
                 length = rng.choice([most, rng.randint(1, most)])
+                if name == "array" and config.result_pairs:
+                    length = rng.choice([length, rng.randint(1, config.oc_lanes)])
                 top = (bank + 1) * config.bank_bytes
                 if bank + 1 in mine:
                     top += word
                 at = rng.choice([top - length, rng.randint(bank * config.bank_bytes, top - length)])
                 at = rng.choice([at, bank * config.bank_bytes + 16 * rng.randrange(9)])
-                for part, value in (("en", 1), ("addr", at), ("size", length)):
+                values = {"en": 1, "addr": at, "size": length}
+                places = [0]
+                if name == "array" and config.result_pairs and length <= config.oc_lanes:
+                    apart = rng.randint(0, min(3, (top - at - length) // config.oc_lanes))
+                    values |= {"apart": apart, "skips": rng.randint(0, 1)}
+                    places = [0] * (not values["skips"]) + [apart * config.oc_lanes] * (apart > 0)
+                for part, value in values.items():
                     self.inputs[f"write_{name}__{part}"][cycle] = value
                 # Reads of this cycle have been done above: they came before.
-                memory[at : at + length] = self.inputs[f"write_{name}__data"][cycle, :length]
-                written[at : at + length] = cycle
+                for place in places:
+                    data = self.inputs[f"write_{name}__data"][cycle, place : place + length]
+                    memory[at + place : at + place + length] = data
+                    written[at + place : at + place + length] = cycle
             # A byte written in this very cycle does not count for its reads either.
             for name in READERS:
                 address = int(self.inputs[f"read_{name}__addr"][cycle])
@@ -151,8 +164,9 @@ def test_many_groups_of_a_narrow_reader() -> None:
     assert rtlil.convert(m, ports=[groups, chosen]).count("cell $or") == 1023
 
 
-def test_simulation_form(build_cache: Path) -> None:
-    config = CONFIGS["5 banks, wide words"]
+@pytest.mark.parametrize("name", ["5 banks, wide words", "results of two pixels"])
+def test_simulation_form(build_cache: Path, name: str) -> None:
+    config = CONFIGS[name]
     traffic = Traffic(config, seed=7, cycles=2000)
     outputs = [f"read_{reader}__data" for reader in READERS]
     with Bench(Sram(config, simulation=True), cache=build_cache, extra=simulation_sources(config)) as bench:

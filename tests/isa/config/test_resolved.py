@@ -100,6 +100,30 @@ def test_pixel_lanes() -> None:
     assert config.to_dict()["pixel_lanes"] == 4 and Config.from_toml(config.to_toml()) == config
 
 
+@pytest.mark.parametrize(
+    ("lanes", "sets", "step", "results"),
+    [
+        ((8, 8, 1), 0, 0, False),
+        ((4, 8, 2), 1, 4, False),
+        ((4, 16, 4), 3, 12, False),  # 22 requantiser lanes
+        ((8, 32, 4), 3, 24, True),
+        ((16, 16, 4), 2, 32, True),  # half of a word has 32 bytes
+    ],
+)
+def test_pairs_of_pixels(lanes: tuple[int, int, int], sets: int, step: int, results: bool) -> None:
+    ic, oc, pixels = lanes
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=pixels)
+    assert (config.pair_sets, config.pair_step, config.result_pairs) == (sets, step, results)
+    assert config.pair_bytes == 2 * step <= config.word_bytes
+
+
+def test_results_of_two_pixels_need_lanes_for_both() -> None:
+    config = Config(ic_lanes=2, oc_lanes=8, pixel_lanes=2, requant_lanes=16)
+    assert config.result_pairs and config.word_bytes == 4 * config.oc_lanes
+    assert not config.replace(requant_lanes=15).result_pairs
+    assert not config.replace(oc_lanes=12, pixel_lanes=4, requant_lanes=24).result_pairs  # not a multiple of 8
+
+
 def test_one_pixel_lane_is_not_written() -> None:
     """A configuration that is older than the parameter keeps its hash."""
     one = Config(pixel_lanes=1)

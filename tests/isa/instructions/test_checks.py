@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions
+from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions, result_pairs_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
 CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=1)
@@ -204,7 +204,7 @@ def test_pairs_of_pixels(op: Op, pixel_lanes: int, sets: int) -> None:
 
     def found(mode: int, **changes: int) -> Cause:
         return check(
-            config, op, legal(op, **{"MODE": mode, "TILE": tile, "KC": kc, "STRIPE": 6, "X_STEP": 7} | changes)
+            config, op, legal(op, **{"MODE": mode, "TILE": tile, "KC": kc, "STRIPE": 6, "X_STEP": 2 * sets} | changes)
         )
 
     assert found(pairs) == Cause.NONE
@@ -212,13 +212,28 @@ def test_pairs_of_pixels(op: Op, pixel_lanes: int, sets: int) -> None:
         {"KC": pack(Unit.ARRAY, "KC", blocks=9, group=sets)},
         {"TILE": pack(Unit.ARRAY, "TILE", height=4, width=3)},
         {"STRIPE": 5},
-        {"X_STEP": 8},
+        {"X_STEP": 2 * sets + 1},
         {"X_STEP": 1 << 31},
     ):
         assert (found(pairs, **changes), found(0, **changes)) == (Cause.TOO_LARGE, Cause.NONE)
         single = legal(op, MODE=pairs, **changes | {"KC": 1})
         assert check(CONFIG, op, single) == Cause.NONE  # with one pixel lane the bit counts nowhere
     assert found(array_mode(pairs=1, accumulate=1)) == Cause.TOO_LARGE
+
+
+def test_results_that_leave_together() -> None:
+    """Of pairs, as int8, whole blocks apart, with requantiser lanes for two pixels."""
+    config = CONFIG.replace(pixel_lanes=4, ic_lanes=2, oc_lanes=8, requant_lanes=16)
+
+    def found(op: Op = Op.CONV, other: Config = config, step: int = 24, **mode: int) -> bool:
+        return result_pairs_of(other, op, legal(op, MODE=array_mode(pairs=1, **mode), OUT_X_STEP=step))
+
+    assert found() and found(Op.CONV_RELU) and found(Op.MAT_MUL) and found(step=8)
+    assert not any(found(step=step) for step in (0, 4, 12, 32, 1 << 31 | 8))
+    assert not (found(int32=1) or found(Op.DEPTH_CONV))
+    assert not found(other=config.replace(requant_lanes=15))
+    assert not found(other=config.replace(oc_lanes=4, requant_lanes=8), step=4)
+    assert not found(other=config.replace(pixel_lanes=1, requant_lanes=8))
 
 
 def test_division_needs_a_count() -> None:

@@ -30,6 +30,7 @@ CONFIGS = (
     Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),
     Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2),
     Config(ic_lanes=3, oc_lanes=5, pixel_lanes=4, stripe=22),
+    Config(ic_lanes=2, oc_lanes=8, pixel_lanes=2, stripe=22, requant_lanes=16),
 )
 
 
@@ -46,6 +47,7 @@ def window_by_window(
     accumulate: bool,
     matrix_rows: int = 0,
     pairs: bool = False,
+    result_pairs: bool = False,
     free: Free = NOTHING,
 ) -> int:
     """The same rule, without a shortcut."""
@@ -72,7 +74,9 @@ def window_by_window(
                 passing = 0 if free.steps else ceil_div(size, together) * max(reads, visit)
                 least = 0 if free.steps else visit - 1 + ACCUMULATE if size > together else max(visit, ACCUMULATE)
                 time += max(passing, rows * following * more + records, least)
-            drained = max(drained, time + to_accumulator(config) - 1) + (0 if free.results else size * groups)
+            drained = max(drained, time + to_accumulator(config) - 1) + (
+                0 if free.results else size // (2 if result_pairs else 1) * groups
+            )
             buffers.append(drained + 1)
             settled = drained + SETTLE
     return drained + DRAIN
@@ -80,13 +84,19 @@ def window_by_window(
 
 def random_shape(rng: random.Random, config: Config) -> dict[str, Any]:
     pairs = config.pixel_lanes > 1 and rng.random() < 0.5
+
+    def whole(pixels: int) -> int:
+        """Pixels that can be pairs."""
+        return max(pixels // 2, 1) * 2 if pairs else pixels
+
     return {
         "pairs": pairs,
+        "result_pairs": pairs and config.result_pairs and rng.random() < 0.5,
         "group": rng.randint(1, config.pair_sets if pairs else config.weight_sets),
         "taps": rng.choice([1, 1, 2, 9]),
         "kc": rng.choice([1, 1, 2, 5]),
-        "pixels": rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)]),
-        "stripe": rng.choice([config.stripe, rng.randint(1, config.stripe), 1]),
+        "pixels": whole(rng.choice([1, 2, rng.randint(1, 40), rng.randint(1, 700)])),
+        "stripe": whole(rng.choice([config.stripe, rng.randint(1, config.stripe), 1])),
         "blocks": rng.choice([1, 2, 3, rng.randint(1, 20)]),
         "last": rng.randint(1, config.oc_lanes),
         "accumulate": rng.random() < 0.3,
@@ -121,6 +131,19 @@ def test_pairs_by_hand(shape: tuple[int, int, int], group: int, cycles: int) -> 
     step: dict[str, Any] = {"kc": group, "group": group, "pixels": 512, "stripe": 64, "blocks": 1, "last": oc}
     for pairs, more in ((True, cycles), (False, 512)):
         two, three = (array_duration(config, taps=taps, accumulate=False, pairs=pairs, **step) for taps in (20, 21))
+        assert three - two == more
+
+
+@pytest.mark.parametrize(("shape", "cycles"), [((2, 8, 2), 256), ((1, 16, 4), 256), ((8, 32, 4), 256)])
+def test_result_pairs_by_hand(shape: tuple[int, int, int], cycles: int) -> None:
+    """512 pixels, a block more, of one step: the results of two pixels leave in a cycle; else those of one."""
+    ic, oc, lanes = shape
+    config = Config(ic_lanes=ic, oc_lanes=oc, pixel_lanes=lanes, requant_lanes=2 * oc)
+    step: dict[str, Any] = {"taps": 1, "kc": 1, "pixels": 512, "stripe": 32, "last": oc, "accumulate": False}
+    for together, more in ((True, cycles), (False, 512)):
+        two, three = (
+            array_duration(config, blocks=blocks, pairs=True, result_pairs=together, **step) for blocks in (20, 21)
+        )
         assert three - two == more
 
 

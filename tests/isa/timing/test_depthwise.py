@@ -100,6 +100,7 @@ class Machine:
         chains: list[list[tuple[int, int] | None]] = [[None] * length for _ in range(self.rows)]
         buffer: dict[tuple[int, int], list[tuple[int, int] | None]] = {}
         drains: list[int] = []  # when each stripe's drain ends
+        drained: dict[int, int] = {}  # and each block's
         seen: dict[tuple[int, int], int] = {}  # when a row of accumulators was visited last
         used = [[-1] * self.sets for _ in range(2)]  # when the sets in the halves of their memory were last read
         written = [[-1] * self.sets for _ in range(2)]  # when they can be
@@ -117,12 +118,14 @@ class Machine:
         load(half, now)
         now += max(loads, ACCUMULATE)
         for window in every:
-            if window.first_of_stripe and not window.dry:
+            if window.first_of_stripe and (window.first_of_block or not window.dry):
                 if window.stripe >= config.stripe_buffers:
                     now = max(now, drains[window.stripe - config.stripe_buffers] + 1)
                 if self.accumulate and window.stripe >= 1:
                     now = max(now, drains[window.stripe - 1] + SETTLE)
             begin = now
+            if window.first_of_block and window.block >= config.stripe_buffers:
+                assert begin > drained[window.block - config.stripe_buffers], "records that are still in use"
             if window.old:
                 groups = ceil_div(len(window.columns), together)
                 now = begin + max(groups * together, together - 1 + ACCUMULATE)
@@ -188,6 +191,7 @@ class Machine:
                 start = max(before, now - 1 + to_accumulator(config, visits))
                 assert start >= readable - 1
                 drains.append(start + len(window.columns) * writes)
+                drained[window.block] = drains[-1]
             if window.loads:
                 half = 1 - half
         return drains[-1] + DRAIN
@@ -198,6 +202,7 @@ CONFIGS = (
     Config(ic_lanes=4, oc_lanes=16, pixel_lanes=4),
     Config(ic_lanes=4, oc_lanes=8, pixel_lanes=4, bus=512, requant_lanes=5),
     Config(ic_lanes=8, oc_lanes=8),
+    Config(ic_lanes=6, oc_lanes=8, requant_lanes=1, stripe=64),
     Config(ic_lanes=16, oc_lanes=4, stripe=16),
     Config(ic_lanes=9, oc_lanes=8, pixel_lanes=4, vector_lanes=1),
     Config(ic_lanes=3, oc_lanes=5, stripe=7, requant_lanes=1),

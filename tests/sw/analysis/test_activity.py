@@ -68,8 +68,9 @@ def whole(size: int, item: int) -> int:
     return max(size - item + 1, 0)
 
 
-def drained(config: Config, view: View, pixels: list[int], lanes: int, span: int) -> Counter[str]:
-    """Results of all blocks, as they leave: ``span`` channels after each other, in groups of requantise lanes."""
+def drained(config: Config, view: View, pixels: list[int], lanes: int, span: int, at_once: int = 1) -> Counter[str]:
+    """Results of all blocks, as they leave: ``span`` channels after each other, in groups of requantise lanes, of
+    ``at_once`` pixels."""
     events: Counter[str] = Counter()
     item = 4 if view["MODE", "int32"] else 1
     for block in range(view["BLOCKS", "count"]):
@@ -78,9 +79,11 @@ def drained(config: Config, view: View, pixels: list[int], lanes: int, span: int
             in_span = channel % span
             if in_span % config.requant_lanes == 0:
                 size = min(config.requant_lanes, span - in_span, made - channel) * item
-                events["requantises"] += len(pixels) * config.requant_lanes
-                ends = ((pixel + (block * lanes + channel) * item) % WRAP + size for pixel in pixels)
-                events["sram_write_array"] += sum(end <= view["OUT_BYTES"] for end in ends)
+                for first in range(0, len(pixels), at_once):
+                    events["requantises"] += config.requant_lanes
+                    leaving = pixels[first : first + at_once]
+                    ends = ((pixel + (block * lanes + channel) * item) % WRAP + size for pixel in leaving)
+                    events["sram_write_array"] += any(end <= view["OUT_BYTES"] for end in ends)
     return events
 
 
@@ -190,7 +193,8 @@ def array_events(config: Config, op: Op, view: View) -> Counter[str]:
     if op == Op.MAT_MUL:
         wide = -(-lanes // config.word_bytes)
         weights += count * steps * len(sizes) * (lanes if view["B_FORM", "transposed"] else config.ic_lanes * wide)
-    return drained(config, view, pixels, lanes, lanes) + Counter(
+    near = config.result_pairs and not view["MODE", "int32"] and view["OUT_X_STEP"] in (lanes, 2 * lanes, 3 * lanes)
+    return drained(config, view, pixels, lanes, lanes, shared if near else 1) + Counter(
         multiplies=steps * passes * config.ic_lanes * lanes * together,
         accumulates=(steps + old * together) * passes * config.acc_lanes,
         accumulator_visits=(visits + old * passes) * config.acc_lanes,
