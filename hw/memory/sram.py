@@ -323,6 +323,13 @@ def sram_verilog(config: Config) -> str:
         ]
     if config.result_pairs:
         ports += [f"input [{RESULT_STEPS.bit_length() - 1}:0] apart", "input skips"]
+    ones = f"{bits}'h{(1 << bits) - 1:x}"
+
+    def written(n: int, first: int) -> str:
+        """Bytes that writer ``n`` has of a piece that begins with the ``first`` one."""
+        rest = f"~({ones} << {{w{n}_size[{byte_bits - 1}:0], 3'd0}})"
+        return f"(w{n}_size >= {first + piece} ? {ones} : w{n}_size <= {first} ? {bits}'d0 : {rest})"
+
     for n, (writer, few) in enumerate(_write_sizes(config).items()):
         count = -(-few // piece)
         ports += [
@@ -332,25 +339,18 @@ def sram_verilog(config: Config) -> str:
             f"input [{width - 1}:0] w{n}_data",
         ]
         variables += [f"reg [{bits - 1}:0] w{n}_part{k}, w{n}_mask{k}" for k in range(count)]
-        ones = f"{bits}'h{(1 << bits) - 1:x}"
-
-        def written(first: int, n: int = n, ones: str = ones) -> str:
-            """Bytes that are written of a piece that begins with the ``first`` one."""
-            rest = f"~({ones} << {{w{n}_size[{byte_bits - 1}:0], 3'd0}})"
-            return f"(w{n}_size >= {first + piece} ? {ones} : w{n}_size <= {first} ? {bits}'d0 : {rest})"
-
         body += [f"if (w{n}_en) begin", f"  at = w{n}_addr[{address_bits - 1}:{byte_bits}];"]
         body += [f"  shift = {{w{n}_addr[{byte_bits - 1}:0], 3'd0}};"]
         for k in range(count):
             first = piece * k
             body += [
                 f"  w{n}_part{k} = w{n}_data[{8 * first} +: {bits}];",
-                f"  w{n}_mask{k} = {written(first)};",
+                f"  w{n}_mask{k} = {written(n, first)};",
             ]
             if writer == "array" and config.result_pairs:
                 body += [f"  if (skips) w{n}_mask{k} = 0;"]
                 for block in range(1, min(first // config.oc_lanes, RESULT_STEPS) + 1):
-                    further = written(first - block * config.oc_lanes)
+                    further = written(n, first - block * config.oc_lanes)
                     body += [f"  if (apart == 2'd{block}) w{n}_mask{k} = w{n}_mask{k} | {further};"]
         for k in range(count + 1):
             here, before = range(count)[k : k + 1], range(count)[max(k - 1, 0) : k]

@@ -102,7 +102,7 @@ class Offsets:
 
     def writes(self, row: Int64s, column: Int64s, size: Int64s, limit: int, apart: int = 0) -> int:
         """Writes of ``size`` bytes each, per column, at all sums of row and column offset: those that end by
-        ``limit``. With ``apart`` a write has as many bytes again, so far on: those of which either do."""
+        ``limit``. With ``apart`` a write has as many bytes again, so far on: those of which either part does."""
         end = column + size + apart
         if row.max() + end.max() <= limit:
             return len(row) * len(column)
@@ -111,8 +111,7 @@ class Offsets:
             return place % self.modulus + size <= limit
 
         return sum(
-            int((inside(position + column) | (apart > 0) & inside(position + column + apart)).sum())
-            for position in row.tolist()
+            int((inside(position + column) | inside(position + column + apart)).sum()) for position in row.tolist()
         )
 
     def beats_inside(

@@ -186,8 +186,8 @@ def _old_reads(config: Config, view: View, channels: int, words: int, sets: int 
     return offsets.reads_inside(place, Lanes(config.word_bytes // INT32_BYTES, INT32_BYTES, whole))
 
 
-def _results(config: Config, view: View, channels: int, span: int, pixels: int = 1) -> tuple[int, int]:
-    """Groups of `requant_lanes` channels in which a pixel's results leave, or those of two ``pixels``, the last of a
+def _results(config: Config, view: View, channels: int, span: int, leaving: int = 1) -> tuple[int, int]:
+    """Groups of `requant_lanes` channels in which the results of ``leaving`` pixels, one or two, leave, the last of a
     block and of every ``span`` channels shorter; all writes."""
     offsets = Offsets(config.offset_bits)
     height, width, blocks = view["TILE", "height"], view["TILE", "width"], view["BLOCKS", "count"]
@@ -200,11 +200,10 @@ def _results(config: Config, view: View, channels: int, span: int, pixels: int =
     left = (in_block[:, None] - group).ravel()
     width_of = np.tile(np.minimum(config.requant_lanes, span - group % span), blocks)
     first, size = first[left > 0], np.minimum(left, width_of)[left > 0]
-    step, width = view["OUT_X_STEP"], width // pixels
-    column = (offsets.grid((width, pixels * step))[:, None] + first * item).ravel()
+    step, width = view["OUT_X_STEP"], width // leaving
+    column = (offsets.grid((width, leaving * step))[:, None] + first * item).ravel()
     row = offsets.grid((height, view["OUT_Y_STEP"]))
-    apart = step if pixels > 1 else 0
-    written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"], apart)
+    written = offsets.writes(row, column, np.tile(size * item, width), view["OUT_BYTES"], step * (leaving - 1))
     return len(first), written
 
 

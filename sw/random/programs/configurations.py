@@ -84,7 +84,8 @@ def configurations(seed: int, count: int) -> list[Config]:
         softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
         drawn |= {"softmax": softmax, "norm": norms.choice((0, 0, 1)) * rows_of_norm.choice((1, 4))}
         drawn["kernel_rows"] = min(rows_of_kernel.randint(1, 3), max(1, drawn["lanes"][0] // 3))
-        config = _config(drawn | {"result_pairs": results.random() < 0.7})
+        drawn["result_pairs"] = results.random() < 0.7
+        config = _config(drawn)
         if config is not None:
             found.setdefault(config.hash, config)
     return list(found.values())
