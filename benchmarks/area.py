@@ -114,6 +114,8 @@ GRID = {
     "T21": _design("4x4", "32/4", 0, 1, 16, "mpea", "v", softmax=4, norm=1),
     "T22": _design("4x4", "32/4", 0, 1, 2, "", "v", norm=1),
     "T23": _design("2x64", "128/4", 0, 8, 1, "", "a"),
+    "T24": _design("4x4", "32/4", 0, 1, 4, "mpea", "v", softmax=1, norm=1, norm_bits=16),
+    "T25": _design("4x4", "32/4", 0, 1, 16, "pea", "v", softmax=2, norm=4, norm_bits=16),
     "H01": _design("8x8", "64/4", 1, 1, 1, "pa", bus=32, kernel_rows=1),
     "H02": _design("3x6x2", "48/6", 1, 2, 2, "pe"),
 }

@@ -1,4 +1,5 @@
-"""What transformers lose and what the host gains where sums are integers: ``integer-sums`` beside the default.
+"""What transformers lose and what the host gains where sums are integers: ``integer-sums`` and ``int16-sums`` beside
+the default.
 
     python benchmarks/integer_sums.py [docs/quantisation.md]
 
@@ -33,11 +34,15 @@ from dovetail.sw.runtime.compiled_network import compile_network
 from dovetail.sw.zoo import catalogue
 
 BEGIN, END = "<!-- table: python benchmarks/integer_sums.py -->", "<!-- end of table of integer sums -->"
-SCHEMES = {"default": Scheme(), "`integer-sums`": Scheme(integer_sums=True)}
-CONFIGS = {
-    "64 KiB": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB"),
-    "1 MiB, `softmax = 1`, `norm = 1`": Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", softmax=1, norm=1),
+SMALL = {"64 KiB": Config(ic_lanes=8, oc_lanes=8, sram="64 KiB")}
+NORMS = {"1 MiB, `softmax = 1`, `norm = 1`": Config(ic_lanes=8, oc_lanes=8, sram="1 MiB", softmax=1, norm=1)}
+WIDE = {f"{said}, `norm_bits = 16`": config.replace(norm_bits=16) for said, config in NORMS.items()}
+SCHEMES = {
+    "default": (Scheme(), SMALL | NORMS),
+    "`integer-sums`": (Scheme(integer_sums=True), SMALL | NORMS),
+    "`int16-sums`": (Scheme(int16_sums=True), WIDE),
 }
+"""And the accelerators that they are for."""
 COLUMNS = ("network, as float", "scheme", "output SNR", "8 x 8 with", "programs", "cycles", "host's cycles, estimated")
 ZOO = ("bert_tiny", "vit_tiny")
 SAMPLES = 8
@@ -107,10 +112,10 @@ def rows() -> Iterator[str]:
     for name, network, ranges, measured in networks():
         graph = FloatGraph(network)
         calibrated, comparison = Calibration(graph, ranges), Comparison(graph)
-        for words, scheme in SCHEMES.items():
+        for words, (scheme, configs) in SCHEMES.items():
             model = apply(calibrated, scheme).model
             noise = f"{comparison.quality(model, measured).worst:.1f} dB"
-            for said, config in CONFIGS.items():
+            for said, config in configs.items():
                 compiled = compile_network(load(NetworkFile("network", model.SerializeToString())), config)
                 report, programs = compiled.report(), len(compiled.code.segments)
                 cells = name, words, noise, said, f"{programs}", f"{report.cycles:,}", f"{report.host_work.cycles:,}"

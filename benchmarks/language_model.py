@@ -36,7 +36,7 @@ BEGINNINGS = ("One day", "Tom and his dog", "The sun was", "She wanted a cake. H
 LENGTH = 240
 SCHEMES = tuple(
     f"{clipping} {more}".strip()
-    for more in ("", "integer-sums", "integer-sums int32-last")
+    for more in ("", "integer-sums", "integer-sums int32-last", "int16-sums int32-last")
     for clipping in ("minmax", "percentile=99.99", "kl")
 )
 
@@ -106,13 +106,14 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=Path, required=True)
     parser.add_argument("--length", type=int, default=256, help="rows of the cache")
     parser.add_argument("--scheme", action="append", default=[], help="of `dovetail quantise`; default: several")
+    parser.add_argument("--seed", type=int, default=1, help="with which the texts for calibration are drawn")
     parser.add_argument("--smooth", action="store_true", help="smooth channels first")
     args = parser.parse_args()
     shape = (1, 4, args.length, 8)
     source = ParsedOnnx(read(args.model), {"past_k_0": shape})
     graph = FloatGraph(float_model(source))
     exact, words = Model(graph.model, source.states), Vocabulary.read(args.vocabulary)
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(args.seed)
     samples = [sample for text in BEGINNINGS for sample in written(exact, words.encode(text), random)]
     calibration = Calibration(smooth(graph, samples) if args.smooth else graph, samples)
     texts = [story["tokens"][: args.length] for story in json.loads(args.texts.read_text())]

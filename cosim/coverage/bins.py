@@ -248,6 +248,7 @@ FLAGS = {
 }
 """The one-bit fields of each unit's registers; also those that an operation ignores must make no difference to it."""
 
+_ROWS = "softmax", "norm", "norm_bits"
 _PARAMETERS = ("whole register", "packed register")
 """What a parameter is added to."""
 
@@ -273,7 +274,7 @@ def all_bins() -> list[Bin]:
     bins += [("stalls", unit.name, stall) for unit in Unit for stall in STALLS]
     bins += [("waits", unit.name, on.name) for unit in Unit for on in Unit]
     bins += [("configurations", name, str(value)) for name in FEATURES for value in (True, False)]
-    bins += [("configurations", name, str(rows)) for name in ("softmax", "norm") for rows in PARAMETERS[name].among]
+    bins += [("configurations", name, str(rows)) for name in _ROWS for rows in PARAMETERS[name].among]
     bins += [("configurations", "depthwise", value) for value in DEPTHWISE]
     bins += [("configurations", "bus", str(value)) for value in BUS_WIDTHS]
     bins += [("configurations", "pixel_lanes", str(value)) for value in PIXEL_LANES]
@@ -303,8 +304,8 @@ def cover(config: Config, words: Sequence[int], timeline: Timeline, base: int = 
         counts.update(("stalls", unit.name, stall) for stall in STALLS if getattr(counters, stall.lower()))
     for name in FEATURES:
         counts["configurations", name, str(getattr(config, name))] += 1
-    counts["configurations", "softmax", str(config.softmax)] += 1
-    counts["configurations", "norm", str(config.norm)] += 1
+    for name in _ROWS:
+        counts["configurations", name, str(getattr(config, name))] += 1
     counts["configurations", "depthwise", config.depthwise] += 1
     counts["configurations", "bus", str(config.bus)] += 1
     counts["configurations", "pixel_lanes", str(config.pixel_lanes)] += 1

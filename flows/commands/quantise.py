@@ -32,8 +32,8 @@ from dovetail.sw.quantise.smoothing import smooth
 
 _SCHEME_HELP = (
     "words in any order: asymmetric, symmetric, symmetric-uint8 or power-of-two activations; per-channel or per-tensor"
-    " weights; percentile=VALUE, minmax or kl clipping; uncorrected biases; integer-sums; float-first, float-last,"
-    " int32-last, float=NODE; default: asymmetric per-channel percentile=99.99"
+    " weights; percentile=VALUE, minmax or kl clipping; uncorrected biases; integer-sums or int16-sums; float-first,"
+    " float-last, int32-last, float=NODE; default: asymmetric per-channel percentile=99.99"
 )
 _MOST_LAYERS = 20
 

@@ -67,6 +67,6 @@ def config_label(config: Config) -> str:
     ]
     parts += [f"no {name}" for name in FEATURES if not getattr(config, name)]
     parts += [f"softmax {config.softmax}"] if config.softmax else []
-    parts += [f"norm {config.norm}"] if config.norm else []
+    parts += [f"norm {config.norm}" + f" of {config.norm_bits} bits" * config.norm16] if config.norm else []
     parts += [f"with {name}" for name in config.extensions]
     return ", ".join(parts)

@@ -6,6 +6,8 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from dovetail.isa.numerics.rounding import INT16_MAX, INT16_MIN
+
 
 class ScaleKind(IntEnum):
     """How :class:`Scaler` rounds. The first two are the values of ``isa.numerics.rounding.Rounding``."""
@@ -50,7 +52,7 @@ def magnitude_of(value: Value) -> Value:
 
 def smeared(value: Value) -> Value:
     """The highest bit that is set, and all below it."""
-    for step in (1, 2, 4, 8):
+    for step in (1, 2, 4, 8, 16):
         if step < len(value):
             value = value | (value >> step)
     return value
@@ -81,6 +83,8 @@ class Scaler(wiring.Component):
     ----------
     lanes
         Values per cycle.
+    wide
+        Whether results may have 16 bits.
 
     Members
     -------
@@ -94,8 +98,10 @@ class Scaler(wiring.Component):
         8 bits per lane, of which 6 count, 0..32.
     shared
         :data:`SCALE_SHARED`. All inputs are sampled together.
+    to_wide
+        With ``wide``: results have 16 bits, no zero point, and clamp to what 16 bits can be.
     result
-        int8 per lane.
+        int8 per lane; with ``wide`` of 16 bits each.
 
     Latency
     -------
@@ -109,10 +115,12 @@ class Scaler(wiring.Component):
 
     LATENCY = 7
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, wide: bool = False) -> None:
         if lanes < 1:
             raise ValueError(f"lanes must be positive, not {lanes!r}")
         self.lanes = lanes
+        self.wide = wide
+        self.result_bits = 16 if wide else 8
         super().__init__(
             {
                 "negative": In(lanes),
@@ -120,7 +128,8 @@ class Scaler(wiring.Component):
                 "mult": In(32 * lanes),
                 "right": In(8 * lanes),
                 "shared": In(SCALE_SHARED),
-                "result": Out(8 * lanes),
+                **({"to_wide": In(1)} if wide else {}),
+                "result": Out(self.result_bits * lanes),
             }
         )
 
@@ -181,50 +190,61 @@ class Scaler(wiring.Component):
 
         # 4: binary point to bit 31. Bits 5 to 40 are shifted; what lies below and above them is one bit each, 4 and 41.
         # TFLITE rounds twice, first at bit 31 of the product, with ties upward: of negative values, towards 0. What
-        # that adds reaches the integer through ones only: bit 42.
+        # that adds reaches the integer through ones only: bit 42. Of 16-bit results it is 8 bits more.
+        top = 31 + self.result_bits + 2
         aligned = wide_registers("aligned", self.lanes)
         twice = shared[3].kind == ScaleKind.TFLITE
         for i in range(self.lanes):
             right, below = right_3.word_select(i, 8)[:6], below_3.word_select(i, 32)
             word = product[i]
             # In two shifts: as few bits are read, less logic is left of the second one.
-            shifted = ((word >> Cat(Const(0, 3), right[3:])) >> right[:3])[:41]
+            shifted = ((word >> Cat(Const(0, 3), right[3:])) >> right[:3])[:top]
             sticky = word[:5].any() | (word[5:37] & below).any()
-            large = (word[41:64] & ~below[:23]).any()
+            large = (word[top:64] & ~below[: 64 - top]).any()
             first = word[30] & (word[:30].any() | ~negative[3][i])
             ones = (word[31:62] | ~below[1:]).all()
             half = shifted[30] & (right.any() | ~twice)
             m.d.sync += aligned[i].eq(
-                Cat(Const(0, 4), sticky, shifted[5:30], half, shifted[31:41], large, first & ones & twice)
+                Cat(Const(0, 4), sticky, shifted[5:30], half, shifted[31:top], large, first & ones & twice)
             )
 
-        # 5: integer part (10 bits, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
+        # 5: integer part (10 bits, or 18, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
         # carry in it.
-        integer = Signal(16 * self.lanes, reset_less=True)
+        bits, width = top - 31, 8 + self.result_bits
+        integer = Signal(width * self.lanes, reset_less=True)
         for i in range(self.lanes):
-            up, down = self._rounding(aligned[i], shared[4].kind)
+            up, down = self._rounding(aligned[i][: top + 2], shared[4].kind)
             sign = negative[4][i]
-            magnitude = aligned[i][31:41] | aligned[i][41].replicate(10)
+            magnitude = aligned[i][31:top] | aligned[i][top].replicate(bits)
             # negative: -(v + up - down) = ~v + (1 - up + down)
             correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
-            signed_magnitude = Cat(magnitude ^ sign.replicate(10), sign)
-            m.d.sync += integer.word_select(i, 16).eq(Cat(signed_magnitude, Const(0, 1), correction))
+            signed_magnitude = Cat(magnitude ^ sign.replicate(bits), sign)
+            m.d.sync += integer.word_select(i, width).eq(Cat(signed_magnitude, Const(0, 1), correction))
 
         # 6: zero point.
-        offset = Signal(16 * self.lanes, reset_less=True)
+        offset = Signal(width * self.lanes, reset_less=True)
+        zero_point = Mux(self.to_wide, 0, shared[5].zero_point) if self.wide else shared[5].zero_point
         for i in range(self.lanes):
-            word = integer.word_select(i, 16)
-            value, correction = word[:11].as_signed(), word[12:15].as_signed()
-            m.d.sync += offset.word_select(i, 16).eq((value + correction) + shared[5].zero_point)
+            word = integer.word_select(i, width)
+            value, correction = word[: bits + 1].as_signed(), word[bits + 2 : bits + 5].as_signed()
+            m.d.sync += offset.word_select(i, width).eq((value + correction) + zero_point)
 
         # 7: clamp; lo wins over hi.
-        result = Signal(8 * self.lanes, reset_less=True)
+        result = Signal(self.result_bits * self.lanes, reset_less=True)
         lo, hi = shared[6].lo, shared[6].hi
+        if self.wide:
+            lo, hi = (Signal(signed(16), name=name, reset_less=True) for name in ("lo", "hi"))
+            m.d.sync += [
+                lo.eq(Mux(self.to_wide, INT16_MIN, shared[5].lo)),
+                hi.eq(Mux(self.to_wide, INT16_MAX, shared[5].hi)),
+            ]
         empty = Signal()
         m.d.comb += empty.eq(hi < lo)
         for i in range(self.lanes):
-            value = offset.word_select(i, 16)[:13].as_signed()
-            m.d.sync += result.word_select(i, 8).eq(Mux((value < lo) | empty, lo, Mux(value > hi, hi, value)))
+            value = offset.word_select(i, width)[: bits + 3].as_signed()
+            m.d.sync += result.word_select(i, self.result_bits).eq(
+                Mux((value < lo) | empty, lo, Mux(value > hi, hi, value))
+            )
         m.d.comb += self.result.eq(result)
         return m
 
@@ -237,7 +257,7 @@ class Scaler(wiring.Component):
         unit at bit 5 + j.
         """
         odd, half = word[31], word[30]
-        smear = smeared(word[29:41])
+        smear = smeared(word[29:-2])
         unit = smear & ~(smear >> 1)
         distance = word[5:30] ^ (~half).replicate(25)
         exact = ~word[4]
@@ -245,7 +265,7 @@ class Scaler(wiring.Component):
         below = smear[0] & ~(distance & ~(smear >> 1 | Const(0, 25))).any()
         tie = below | (half & exact & (distance == unit))
         onnx = Mux(tie, odd, half)
-        up = word[42] | (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
+        up = word[-1] | (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
         down = (kind == ScaleKind.FLOOR_EVEN) & odd & ~word[15:31].any()
         return up, down
 

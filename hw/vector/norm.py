@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.common.scaler import magnitude_of
+from dovetail.hw.vector.rescale import norm_row
 from dovetail.isa.numerics.norm import (
     COUNT_BITS,
     EPSILON_BITS,
@@ -14,17 +15,25 @@ from dovetail.isa.numerics.norm import (
     RECIPROCAL_BITS,
     ROOT_BITS,
     WIDE_BITS,
+    WIDE_SHIFT,
 )
 
-SUM = signed(COUNT_BITS + 8)
-"""A row's sum of up to 2^12 int8."""
-SQUARES = unsigned(COUNT_BITS + 16)
-"""A row's sum of squares of up to 255."""
-
-_SUM_BITS = SUM.width
-_MEAN_BITS = 8
 _GROUP = 4
-_PHASES = (_SUM_BITS, 1, 5, 3, ROOT_BITS, RECIPROCAL_BITS)
+
+
+def row_sum(bits: int) -> Shape:
+    """Of a row's sum of up to 2^12 elements of so many bits."""
+    return signed(COUNT_BITS + bits)
+
+
+def row_squares(bits: int) -> Shape:
+    """Of a row's sum of squares of elements less a zero point."""
+    return unsigned(COUNT_BITS + 2 * bits)
+
+
+def _phases(bits: int) -> tuple[int, ...]:
+    coarse = 5 if bits == 8 else 7
+    return row_sum(bits).width, 1, coarse, 3, ROOT_BITS, RECIPROCAL_BITS
 
 
 class RowSum(wiring.Component):
@@ -94,10 +103,15 @@ def _tree(values: list[Value]) -> Value:
 class RowRoot(wiring.Component):
     """The mean of a row and the reciprocal of its root, digit by digit: ``isa.numerics.norm.NormRows``.
 
+    Parameters
+    ----------
+    bits
+        Of an element, 8 or 16.
+
     Members
     -------
     start
-        Pulse: the sums are there. They, ``count``, ``epsilon`` and ``rms`` stay until the results are there.
+        Pulse: the sums are there. They, ``count``, ``epsilon``, ``rms`` and ``wide`` stay until the results are there.
     sum, squares
         Sums of the elements and of their squares; of an RMS norm the latter ones less the zero point.
     count
@@ -106,92 +120,111 @@ class RowRoot(wiring.Component):
         The term of eps.
     rms
         RMS norm.
+    wide
+        With 16 ``bits``: the row's elements have 16 bits, not 8.
     mean
-        int8, the mean's floor; of an RMS norm 0.
+        Signed, of ``bits``: the mean's floor; of an RMS norm 0.
     factor, offset, right
         What elements less ``mean`` are multiplied with, what is subtracted then, and the right shift after it. They and
         ``mean`` stay until the next ``start``.
 
     Latency
     -------
-    ``LATENCY`` cycles from ``start``: magnitude of the sum, 20 digits of the variance (the mean is there sooner), eps,
-    8 steps of the left shift, 24 digits of the root, 23 of the reciprocal.
+    ``latency`` cycles from ``start``: magnitude of the sum, 20 digits of the variance (28 of 16-bit elements; the mean
+    is there sooner), eps, 8 (10) steps of the left shift, 24 digits of the root, 23 of the reciprocal.
     """
 
-    LATENCY = 1 + sum(_PHASES)
-
-    def __init__(self) -> None:
+    def __init__(self, bits: int = 8) -> None:
+        self.bits = bits
+        row = norm_row(bits).members
         super().__init__(
             {
                 "start": In(1),
-                "sum": In(SUM),
-                "squares": In(SQUARES),
+                "sum": In(row_sum(bits)),
+                "squares": In(row_squares(bits)),
                 "count": In(COUNT_BITS + 1),
                 "epsilon": In(EPSILON_BITS),
                 "rms": In(1),
-                "mean": Out(signed(_MEAN_BITS)),
-                "factor": Out(FACTOR_BITS),
-                "offset": Out(FACTOR_BITS),
-                "right": Out(5),
+                **({"wide": In(1)} if bits > 8 else {}),
+                **{name: Out(shape) for name, shape in row.items()},
             }
         )
 
+    @staticmethod
+    def latency(bits: int) -> int:
+        """Cycles from ``start`` to the results, of elements of so many bits."""
+        return 1 + sum(_phases(bits))
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
+
+        def choose(of_8: int, of_16: int) -> Value | int:
+            """What belongs to elements of the row's bits."""
+            return Mux(self.wide, of_16, of_8) if self.bits > 8 else of_8
+
+        def narrower(value: Value, shift: int) -> Value:
+            """A value of 8-bit elements so far to the left, where there are 16-bit ones too."""
+            return Mux(self.wide, value, value << shift) if self.bits > 8 else value
+
         # What is done, phase by phase; the last cycle of each.
-        active = Signal(len(_PHASES))
-        left = Signal(range(max(_PHASES)))
+        phases = _phases(self.bits)
+        active = Signal(len(phases))
+        left = Signal(range(max(phases)))
         spread, adds, coarse, fine, rooting, dividing = active
         last = Signal()
         m.d.comb += last.eq(left == 0)
         m.d.sync += left.eq(left - 1)
         with m.If(self.start | last):
             m.d.sync += active.eq(Cat(self.start, active))
-            for phase, cycles in zip((self.start, *active), _PHASES, strict=False):
+            for phase, of_8, of_16 in zip((self.start, *active), _phases(8), _phases(16), strict=False):
                 with m.If(phase):
-                    m.d.sync += left.eq(cycles - 1)
+                    m.d.sync += left.eq(choose(of_8 - 1, of_16 - 1))
         count = self.count
 
         # The variance times count^2: count * squares - sum^2, the highest digits first.
-        sum_ = Signal(SUM)
-        size, digits, counts = (Signal(_SUM_BITS, name=name, reset_less=True) for name in ("size", "digits", "counts"))
+        sum_ = Signal(self.sum.shape())
+        size, digits, counts = (Signal(len(sum_), name=name, reset_less=True) for name in ("size", "digits", "counts"))
         wide = Signal(WIDE_BITS, reset_less=True)
-        whole = wide[EPSILON_FRACTION:]
+        least = EPSILON_FRACTION if self.bits == 8 else 0
+        whole = wide[least:]
         m.d.comb += sum_.eq(Mux(self.rms, 0, self.sum))
         multiple = Mux(counts[-1], self.squares, 0) - Mux(digits[-1], size, 0)
         flat = Signal(reset_less=True)
-        right = Signal(5, reset_less=True)
+        right = Signal(len(self.right), reset_less=True)
+        unused = self.bits - 8  # digits that a sum of 8-bit elements does not have
         with m.If(self.start):
             m.d.sync += [
                 size.eq(magnitude_of(sum_)),
-                digits.eq(magnitude_of(sum_)),
-                counts.eq(count),
+                digits.eq(narrower(magnitude_of(sum_), unused)),
+                counts.eq(narrower(count, unused)),
                 wide.eq(0),
-                right.eq(15),
+                right.eq(choose(15, 15 + WIDE_SHIFT)),
             ]
         with m.If(spread):
+            gained = narrower(multiple, EPSILON_FRACTION)
             m.d.sync += [
-                wide.eq(Cat(Const(0, EPSILON_FRACTION), ((whole << 1) + multiple)[: len(whole)])),
+                wide.eq(Cat(Const(0, least), ((whole << 1) + gained)[: len(whole)])),
                 digits.eq(digits << 1),
                 counts.eq(counts << 1),
             ]
         with m.If(adds):
             m.d.sync += [wide.eq(wide + self.epsilon), flat.eq(~whole.any())]
-        # To the left by pairs of bits, as far as there are none. What is not 0 has one of its highest 42 bits.
+        # To the left by pairs of bits, as far as there are none. What is not 0 has one of its highest 42 bits, or of
+        # 16-bit elements of all.
         for phase, pairs in ((coarse, 4), (fine, 1)):
             with m.If(phase & ~wide[-2 * pairs :].any()):
                 m.d.sync += [wide.eq(wide << 2 * pairs), right.eq(right - pairs)]
 
-        # The mean is a quotient of 8 digits, of elements from -128 on.
+        # The mean is a quotient of as many digits as an element has, from the least element on.
         rest = Signal(COUNT_BITS + 1, reset_less=True)
-        quotient = Signal(_MEAN_BITS, reset_less=True)
-        m.d.comb += self.mean.eq(quotient ^ (1 << _MEAN_BITS - 1))
-        below = sum_ + (count << _MEAN_BITS - 1)
+        quotient = Signal(self.bits, reset_less=True)
+        m.d.comb += self.mean.eq(quotient ^ (1 << self.bits - 1))
+        below = sum_ + (count << self.bits - 1)
         shifted = Cat(quotient[-1], rest)
         excess = shifted - count
-        digits_left = Signal(range(_MEAN_BITS + 1))
+        digits_left = Signal(range(self.bits + 1))
         with m.If(self.start):
-            m.d.sync += [quotient.eq(below), rest.eq(below[_MEAN_BITS:]), digits_left.eq(_MEAN_BITS)]
+            m.d.sync += [quotient.eq(below), rest.eq(below[self.bits :]), digits_left.eq(self.bits)]
         with m.If(digits_left.any()):
             m.d.sync += [
                 digits_left.eq(digits_left - 1),

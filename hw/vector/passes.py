@@ -37,10 +37,9 @@ class Groups:
     def __init__(self, config: Config, operation: Value) -> None:
         self.rows = {op: rows for op in (Op.SOFTMAX, Op.NORM) if (rows := rows_at_once(config, op)) > 1}
         self.most = max(self.rows.values(), default=1)
-        self.own, self.softmax, self.norm = (
-            is_any(operation, [INSTRUCTIONS[op] for op in self.rows if op in some])
-            for some in (self.rows, (Op.SOFTMAX,), (Op.NORM,))
-        )
+        norms = [row for row in built(config, Unit.VECTOR) if row.records and Op.NORM in self.rows]
+        softmaxes = [INSTRUCTIONS[op] for op in self.rows if op == Op.SOFTMAX]
+        self.own, self.softmax, self.norm = (is_any(operation, some) for some in (softmaxes + norms, softmaxes, norms))
 
     def choose(self, of: Callable[[int], Value | int]) -> Value:
         """What there is ``of`` as many rows as the operation has at once."""

@@ -50,8 +50,13 @@ below zero; AVERAGE ``mult_out``, ``shift_out`` (both from ``average_magic``), `
 none of the multipliers and no zero point. All clamp to ``lo`` .. ``hi``.
 """
 
-NORM_ROW = data.StructLayout({"mean": signed(8), "factor": FACTOR_BITS, "offset": FACTOR_BITS, "right": 5})
-"""What NORM knows of a row, named as in ``isa.numerics.norm.NormRows``; ``mean`` with the zero point in it."""
+
+def norm_row(bits: int) -> data.StructLayout:
+    """What a norm knows of a row of elements of 8 or 16 ``bits``, named as in ``isa.numerics.norm.NormRows``; ``mean``
+    with the zero point in it."""
+    right = 5 if bits == 8 else 6
+    return data.StructLayout({"mean": signed(bits), "factor": FACTOR_BITS, "offset": FACTOR_BITS, "right": right})
+
 
 ADDITIONS = frozenset({VectorOperation.ADD, VectorOperation.SUBTRACT, VectorOperation.MINIMUM, VectorOperation.MAXIMUM})
 """Operations that bring two operands to a common scale."""
@@ -72,23 +77,28 @@ class VectorLane(wiring.Component):
         Values per cycle.
     operations
         What is built; ``params.operation`` must be one of them.
+    bits
+        Of a lane's operands, 8 or 16. With 16 the operands of all but NORM are int8 none the less.
 
     Members
     -------
     a, b
-        int8 per lane, lane 0 lowest: operands of ADD, SUBTRACT, MINIMUM, MAXIMUM and MULTIPLY; ``a`` also of PASS.
+        ``bits`` per lane, signed, lane 0 lowest: operands of ADD, SUBTRACT, MINIMUM, MAXIMUM and MULTIPLY; ``a`` also
+        of PASS.
     sum
         int32 per lane: operand of AVERAGE, REQUANTISE, LEAKY and ABSOLUTE, which must not be -2^31.
     params
         :data:`VECTOR_PARAMS`. Must be there ``PARAMS`` cycles before the first operands and not change while values are
         in the pipeline.
+    to_wide
+        With 16 bits: results have 16 bits, without zero point and clamp; as constant as ``params``.
     result
-        int8 per lane.
+        ``bits`` per lane, signed.
     products
-        With NORM: the product of both operands less their zero points, 16 bits per lane, ``PRODUCTS`` cycles after
-        them where ``product`` came with them; it takes no result.
+        With NORM: the product of both operands less their zero points, twice ``bits`` per lane, ``PRODUCTS`` cycles
+        after them where ``product`` came with them; it takes no result.
     product, row
-        With NORM, otherwise: :data:`NORM_ROW` of the row that ``a`` was of ``ROW`` cycles before.
+        With NORM, otherwise: :func:`norm_row` of the row that ``a`` was of ``ROW`` cycles before.
     bias, words
         With NORM: the two words of the channels' records (``isa.numerics.norm.NormRecords``), 32 bits per lane;
         ``BIAS`` and ``WORDS`` cycles after ``a``.
@@ -108,36 +118,43 @@ class VectorLane(wiring.Component):
     PARAMS = 1
     PRODUCTS, ROW, BIAS, WORDS = 3, 1, 7, 10
 
-    def __init__(self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation)) -> None:
+    def __init__(
+        self, *, lanes: int, operations: Collection[VectorOperation] = tuple(VectorOperation), bits: int = 8
+    ) -> None:
         if lanes < 1:
             raise ValueError(f"lanes must be positive, not {lanes!r}")
         if not operations:
             raise ValueError("operations must name at least one operation")
         self.lanes = lanes
         self.operations = frozenset(operations)
+        self.bits = bits
         members = {
-            "a": In(8 * lanes),
-            "b": In(8 * lanes),
+            "a": In(bits * lanes),
+            "b": In(bits * lanes),
             "sum": In(32 * lanes),
             "params": In(VECTOR_PARAMS),
-            "result": Out(8 * lanes),
+            "result": Out(bits * lanes),
         }
+        if bits > 8:
+            members["to_wide"] = In(1)
         if VectorOperation.NORM in self.operations:
             members |= {
                 "product": In(1),
-                "row": In(NORM_ROW),
+                "row": In(norm_row(bits)),
                 "bias": In(32 * lanes),
                 "words": In(32 * lanes),
-                "products": Out(16 * lanes),
+                "products": Out(2 * bits * lanes),
             }
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
+        lanes, bits = self.lanes, self.bits
+        m.submodules.scaler = scaler = Scaler(lanes=lanes, wide=bits > 8)
         assert self.LATENCY == 11 + scaler.LATENCY
         params = self.params
-        lanes = self.lanes
+        if bits > 8:
+            m.d.comb += scaler.to_wide.eq(self.to_wide)
         two_operands = bool(self.operations & OF_TWO)
         leaky, normal = (op in self.operations for op in (VectorOperation.LEAKY, VectorOperation.NORM))
 
@@ -189,8 +206,8 @@ class VectorLane(wiring.Component):
         below = delayed(m, "below", signs, 10 if leaky else 2, reset_less=True)
 
         # 0: an int32 shifted to the left, and whether that loses bits.
-        a_0 = Signal(8 * lanes, reset_less=True)
-        b_0 = Signal(8 * lanes, reset_less=True)
+        a_0 = Signal(bits * lanes, reset_less=True)
+        b_0 = Signal(bits * lanes, reset_less=True)
         shifted_0 = Signal(32 * lanes, reset_less=True)
         lost_0 = Signal(lanes, reset_less=True)
         left_out = Signal(5)
@@ -210,8 +227,8 @@ class VectorLane(wiring.Component):
         # doubles its operand, which the product with 2**30 and the binary point at bit 31 make up for. Where bits were
         # lost, the magnitude is 2^31: in 24 bits the int32 furthest from 0 has that one. What operand a is multiplied
         # with in stage 2: the low bits of its multiplier, or operand b.
-        a_1 = Signal(16 * lanes, reset_less=True)
-        b_1 = Signal(16 * lanes, reset_less=True)
+        a_1 = Signal(2 * bits * lanes, reset_less=True)
+        b_1 = Signal(2 * bits * lanes, reset_less=True)
         factor_1 = Signal(16 * lanes, reset_less=True)
         value_1 = Signal(32 * lanes, reset_less=True)
         sign_1 = Signal(lanes, reset_less=True)
@@ -225,18 +242,18 @@ class VectorLane(wiring.Component):
         for i in range(lanes):
             shifted, lost = shifted_0.word_select(i, 32), lost_0[i]
             total = Cat(shifted[:31] & ~lost.replicate(31), shifted[31] | lost)
-            operand = a_0.word_select(i, 8)
-            doubled = Cat(Const(0, 1), operand, operand[7].replicate(23))
+            operand = a_0.word_select(i, bits)
+            doubled = Cat(Const(0, 1), operand, operand[-1].replicate(31 - bits))
             m.d.sync += [
                 value_1.word_select(i, 32).eq(Mux(passes, doubled, total)),
-                sign_1[i].eq(Mux(passes, operand[7], Mux(lost, below[1][i], shifted[31]))),
+                sign_1[i].eq(Mux(passes, operand[-1], Mux(lost, below[1][i], shifted[31]))),
             ]
             if two_operands:
-                b = _difference(b_0.word_select(i, 8), params.zb)
+                b = _difference(b_0.word_select(i, bits), params.zb)
                 m.d.sync += [
-                    a_1.word_select(i, 16).eq(_difference(operand, zero_a)),
-                    b_1.word_select(i, 16).eq(b),
-                    factor_1.word_select(i, 16).eq(Mux(product, b[:8], low_a)),
+                    a_1.word_select(i, 2 * bits).eq(_difference(operand, zero_a)),
+                    b_1.word_select(i, 2 * bits).eq(b),
+                    factor_1.word_select(i, 16).eq(Mux(product, b[:bits], low_a)),
                 ]
 
         # 2: two operands, products with the low 16 and the high bits of the operands' multipliers; else the magnitude,
@@ -259,18 +276,18 @@ class VectorLane(wiring.Component):
             negative = Mux(absolute, wrapped, sign_1[i])
             magnitude = Mux(averages, Cat(Const(0, 1), magnitude[:31]), magnitude)
             if two_operands:
-                a, b, factor = a_1.word_select(i, 16), b_1.word_select(i, 16), factor_1.word_select(i, 16)
+                a, b, factor = a_1.word_select(i, 2 * bits), b_1.word_select(i, 2 * bits), factor_1.word_select(i, 16)
                 of_two = adds | multiplies | norms if normal else adds | multiplies
-                magnitude = Mux(of_two, a[:8] * factor, magnitude)
-                negative = Mux(of_two, a[8] ^ (b[8] & multiplies), negative)
+                magnitude = Mux(of_two, a[:bits] * factor, magnitude)
+                negative = Mux(of_two, a[bits] ^ (b[bits] & multiplies), negative)
                 if normal:
                     # What is up to the mean counts as below it, as something is subtracted yet.
-                    negative |= norms & ~a[:8].any()
-                    m.d.comb += self.products.word_select(i, 16).eq(a_2[i][:16])
+                    negative |= norms & ~a[:bits].any()
+                    m.d.comb += self.products.word_select(i, 2 * bits).eq(a_2[i][: 2 * bits])
                 m.d.sync += [
-                    a_2[i].eq(Cat(magnitude, a[:8] * high_a)),
+                    a_2[i].eq(Cat(magnitude, a[:bits] * high_a)),
                     b_2[i].eq(Cat(b[:8] * mult_b[:16], Const(0, 8), b[:8] * mult_b[16:])),
-                    negative_b_2[i].eq(b[8] & adds),
+                    negative_b_2[i].eq(b[bits] & adds),
                 ]
             else:
                 m.d.sync += a_2[i].eq(magnitude)
@@ -292,7 +309,9 @@ class VectorLane(wiring.Component):
             subtracts_4 = normal and name == "a"
             adds_4 = Signal((32 if subtracts_4 else 16) * lanes, name=f"{name}_adds", reset_less=True)
             mask_4 = Signal(8 * lanes, name=f"{name}_mask", reset_less=True)
-            word_5 = Signal(32 * lanes, name=f"{name}_5", reset_less=True)
+            wide = bits > 8 and subtracts_4
+            width_5 = 64 if wide else 32  # what counts of it has 40 bits in a wide norm
+            word_5 = Signal(width_5 * lanes, name=f"{name}_5", reset_less=True)
             sign = Signal(lanes, name=f"{name}_sign", reset_less=True)
             m.d.sync += sign.eq(negative[3] ^ subtracts.replicate(lanes) if name == "b" else negative[3])
             right = Signal(6, name=f"right_{name}")
@@ -300,7 +319,7 @@ class VectorLane(wiring.Component):
             m.d.sync += right.eq(Mux(norms, right_row[4], amount) if subtracts_4 else amount)
             extra = Mux(averages, params.count, 0) if name == "a" else 0
             for i in range(lanes):
-                upper = (word_2[i][16:32] + word_2[i][32:55])[:24]
+                upper = (word_2[i][16:32] + word_2[i][32 : 47 + bits])[:24]
                 m.d.sync += word_3[i].eq(Cat(word_2[i][:16], upper))
 
                 word = word_3[i]
@@ -317,12 +336,15 @@ class VectorLane(wiring.Component):
 
                 mask = mask_4.word_select(i, 8)
                 added = adds_4.word_select(i, 32).as_signed() if subtracts_4 else adds_4.word_select(i, 16)
-                total = (word_4[i][:39] + added)[:40]
-                m.d.sync += word_5.word_select(i, 32).eq(
-                    Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32]))
+                total = (word_4[i][: 40 if wide else 39] + added)[:40]
+                above = total[32:] & norms.replicate(8) if wide else Const(0, 0)
+                m.d.sync += word_5.word_select(i, width_5).eq(
+                    Mux(adds_tflite, total[11:], Cat(total[:8] & ~mask, total[8:32], above))
                 )
 
-                m.d.sync += word_6[i].eq(Cat(Const(0, 32), word_5.word_select(i, 32)) >> right)
+                m.d.sync += word_6[i].eq(
+                    Cat(Const(0, 32), word_5.word_select(i, width_5)[: 40 if wide else 32]) >> right
+                )
 
                 word = word_6[i]
                 integer = (word[32:] + word[31])[:32]
@@ -421,9 +443,10 @@ class VectorLane(wiring.Component):
 
 
 def _difference(value: Value, zero_point: Value) -> Value:
-    """Magnitude (8 bits) and sign (bit 8) of an int8 less its zero point."""
+    """Magnitude, as wide as the value, and above it sign of a signed value less its zero point."""
+    bits = len(value)
     difference = value.as_signed() - zero_point
-    return Cat(magnitude_of(difference)[:8], difference[8])
+    return Cat(magnitude_of(difference)[:bits], difference[bits])
 
 
 def _half_q31(negative: Value, enable: Value) -> Value:

@@ -218,6 +218,7 @@ class Given(TypedDict, total=False):
         int, Parameter("rows of a softmax at once, 0: SOFTMAX is not built", default=0, among=(0, 1, 2, 4))
     ]
     norm: Annotated[int, Parameter("rows of a norm at once, 0: NORM is not built", default=0, among=(0, 1, 4))]
+    norm_bits: Annotated[int, Parameter("of an element of a norm, 16: also of residual sums", default=8, among=(8, 16))]
     parameters: Annotated[
         int, Parameter("host registers PARAM, which a program's words may add to their values", 0, MAX_PARAMETERS, 0)
     ]
@@ -247,6 +248,7 @@ MICROCODED: Given = {
     "activation": False,
     "softmax": 0,
     "norm": 0,
+    "norm_bits": 8,
     "parameters": 0,
     "extensions": (),
 }

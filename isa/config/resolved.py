@@ -136,6 +136,7 @@ class Config:
     activation: bool
     softmax: int
     norm: int
+    norm_bits: int
     parameters: int
     serial: bool
     extensions: tuple[str, ...]
@@ -182,6 +183,8 @@ class Config:
             raise ConfigError(
                 f"vector_lanes must be at most {ROW_VECTOR_LANES} with softmax or norm, not {self.vector_lanes}"
             )
+        if self.norm_bits > 8 and not (self.norm and self.elementwise):
+            raise ConfigError(f"norm_bits = {self.norm_bits} needs norm and elementwise")
         if self.softmax > self.vector_lanes:
             raise ConfigError(f"softmax must be at most vector_lanes, {self.vector_lanes}, not {self.softmax}")
         if self.banks is None:
@@ -239,6 +242,11 @@ class Config:
     def vector(self) -> bool:
         """Whether there is a vector unit."""
         return self.pooling or self.elementwise or self.activation or bool(self.softmax or self.norm or self.extensions)
+
+    @property
+    def norm16(self) -> bool:
+        """Whether norms and residual sums may have 16 bits."""
+        return self.norm_bits > 8
 
     @property
     def depth_conv(self) -> bool:
@@ -406,7 +414,7 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Every hardware parameter and the memory timing, as TOML and the program header spell them."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("pixel_lanes", "softmax", "norm", "parameters", "serial", "extensions"):
+        for name in ("pixel_lanes", "softmax", "norm", "norm_bits", "parameters", "serial", "extensions"):
             if data[name] == ALL_PARAMETERS[name].default:
                 del data[name]  # of configurations that are older than the parameter, the hash stays
         data["memory"] = table_of(self.memory)

@@ -62,6 +62,9 @@ class Op(IntEnum):
     REQUANT = 0x4C
     SOFTMAX = 0x4D
     NORM = 0x4E
+    WIDEN = 0x4F
+    NORM16 = 0x50
+    NORM16_WIDE = 0x51
 
     @classmethod
     def new(cls, code: int, name: str) -> "Op":
@@ -284,6 +287,9 @@ class Instruction:
         return ~used & (1 << 64) - 1
 
 
+NORM16_PASSES = (Pass(), Pass(wait=(90, 90)))
+"""Of rows of 16 bits, whose variance has more digits."""
+
 INSTRUCTIONS: dict[Op, Instruction] = {
     i.op: i
     for i in (
@@ -476,6 +482,42 @@ INSTRUCTIONS: dict[Op, Instruction] = {
             records=True,
             passes=(Pass(), Pass(wait=(80, 80))),
         ),
+        Instruction(
+            Op.WIDEN,
+            Unit.VECTOR,
+            "Rescale an int8 tensor to 16 bits, in int32; results clamp to the int16 range.",
+            "norm16",
+            VectorOperation.REQUANTISE,
+            semantics.widened,
+            SCALING,
+            (3, 8),
+            int32_output=True,
+        ),
+        Instruction(
+            Op.NORM16,
+            Unit.VECTOR,
+            "As NORM, but of an int32 tensor whose low 16 bits count, without a zero point.",
+            "norm16",
+            VectorOperation.NORM,
+            semantics.normed16,
+            SCALING,
+            records=True,
+            passes=NORM16_PASSES,
+            int32_input=True,
+        ),
+        Instruction(
+            Op.NORM16_WIDE,
+            Unit.VECTOR,
+            "As NORM16, with results of 16 bits, in int32, which clamp to the int16 range.",
+            "norm16",
+            VectorOperation.NORM,
+            semantics.normed16_wide,
+            SCALING,
+            records=True,
+            passes=NORM16_PASSES,
+            int32_input=True,
+            int32_output=True,
+        ),
     )
 }
 """Every instruction that is known; :func:`dovetail.isa.extensions.load` adds to it. An accelerator has its own, see
@@ -636,12 +678,12 @@ VECTOR = (
             Field("rounding", 0, 1, "0: tflite, 1: onnx"),
             Field("average", 1, 1, "POOL: 0 maximum, 1 average"),
             Field("requantise", 2, 1, "POOL average: 1 requantise the sum by OUT_MULT/SHIFTS instead of dividing"),
-            Field("subtract", 3, 1, "E_ADD: A less B; NORM: 1 layer norm, 0 RMS norm"),
+            Field("subtract", 3, 1, "E_ADD: A less B; norms: 1 layer norm, 0 RMS norm"),
         ),
     ),
     (
         "B_ADDR",
-        "SRAM byte address of the second operand's region; ACT_LUT, SOFTMAX: of the table; NORM: of the records",
+        "SRAM byte address of the second operand's region; ACT_LUT, SOFTMAX: of the table; norms: of the records",
         (),
     ),
     ("B_BYTES", "length of that region; bytes outside read as zero_b", ()),
@@ -661,7 +703,7 @@ VECTOR = (
     ("A_MULT", "E_ADD, C_MIN, C_MAX: multiplier of the first operand", (Field("mult", 0, 31, "multiplier"),)),
     (
         "B_MULT",
-        "E_ADD, C_MIN, C_MAX: multiplier of the second operand; ACT_LRELU: below the zero point; NORM:"
+        "E_ADD, C_MIN, C_MAX: multiplier of the second operand; ACT_LRELU: below the zero point; norms:"
         " bits 55:32 of the term of eps",
         (Field("mult", 0, 31, "multiplier"),),
     ),
@@ -682,7 +724,7 @@ VECTOR = (
     (
         "SUM_BIAS",
         "int32 added to an average's sum of taps, which count padding as QUANT.zero_in, and to the int32 values of"
-        " E32_ADD, E32_SHIFT and REQUANT; NORM: bits 31:0 of the term of eps",
+        " E32_ADD, E32_SHIFT and REQUANT; norms: bits 31:0 of the term of eps",
         (),
     ),
     (

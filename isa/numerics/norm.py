@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm of int8 rows in integers: what NORM computes.
+"""Layer norm and RMS norm of rows in integers: what NORM, NORM16 and NORM16_WIDE compute.
 
 With c = x - zero_in, n elements in a row, and s and t the scales of operand and result, the reals are
 
@@ -26,6 +26,12 @@ abs(gamma) / t, Z the normalised element and d the root in steps of the operand.
 
 steps away from the reals. In g: half a unit of z, half of the bias, and eps; in the last term q, R, N and O; 2^-15 is
 256 times the errors of mult and of the product.
+
+Of 16-bit elements zero_in is 0, and squares have 16 bits more, so
+
+    W = V + n^2 * eps / s^2,  z = +-(abs((c - m) * N - O) / 2^(23 + k - p))
+
+A 16-bit result has no zero_out, and its bound 2^-7 for 2^-15. Half a unit of eps adds g * abs(Z) / (4 * n^2 * d^2).
 """
 
 from dataclasses import dataclass
@@ -40,6 +46,7 @@ from dovetail.isa.numerics.rounding import (
     INT32_MAX,
     Int8s,
     Int64s,
+    Integers,
     Rounding,
     clamp_to_int8,
     int64,
@@ -52,7 +59,9 @@ NORM_COLUMNS = 1 << 12
 NORM_FRACTION = 17
 """Fraction bits of a normalised element."""
 EPSILON_FRACTION = 16
-"""Fraction bits of what is below the root."""
+"""Fraction bits of what is below the root; of 16-bit elements it has none."""
+WIDE_SHIFT = 8
+"""By how much more the normalised elements of 16-bit ones are shifted to the right."""
 EPSILON_BITS = 56
 """Of the term of eps."""
 WIDE_BITS = 58
@@ -136,17 +145,23 @@ class NormRecords:
         return cls(bias=int64(bias), mult=word & _MULT, shift=shift, negative=word >> _NEGATIVE == 1)
 
 
-def norm_epsilon(count: int, epsilon: float, scale_in: float) -> int:
-    """The term of eps in W, for rows of ``count`` elements.
+def epsilon_fraction(bits: int) -> int:
+    """Fraction bits of W, for elements of 8 or 16 ``bits``."""
+    return EPSILON_FRACTION if bits == 8 else 0
+
+
+def norm_epsilon(count: int, epsilon: float, scale_in: float, bits: int = 8) -> int:
+    """The term of eps in W, for rows of ``count`` elements of 8 or 16 ``bits``.
 
     Raises
     ------
     ValueError
         It does not fit `EPSILON_BITS` bits: the root of eps is larger than the operand's range.
     """
-    value = float(np.rint(count**2 * float(epsilon) / float(np.float32(scale_in)) ** 2 * 2.0**EPSILON_FRACTION))
+    fraction = epsilon_fraction(bits)
+    value = float(np.rint(count**2 * float(epsilon) / float(np.float32(scale_in)) ** 2 * 2.0**fraction))
     if not 0 <= value < 1 << EPSILON_BITS:
-        most = 2.0 ** (EPSILON_BITS - EPSILON_FRACTION) * float(np.float32(scale_in)) ** 2 / count**2
+        most = 2.0 ** (EPSILON_BITS - fraction) * float(np.float32(scale_in)) ** 2 / count**2
         raise ValueError(f"eps must be 0 or more and below {most:.6g}, not {epsilon:.6g}")
     return int(value)
 
@@ -164,13 +179,13 @@ class NormRows:
     right: Int64s
 
     @classmethod
-    def of(cls, centred: Int64s, epsilon: int, *, rms: bool) -> "NormRows":
-        """Of rows less their zero point."""
+    def of(cls, centred: Int64s, epsilon: int, *, rms: bool, bits: int = 8) -> "NormRows":
+        """Of rows less their zero point, of elements of 8 or 16 ``bits``."""
         count = centred.shape[-1]
         total = np.zeros_like(centred[..., :1]) if rms else centred.sum(axis=-1, keepdims=True)
         spread = count * (centred * centred).sum(axis=-1, keepdims=True) - total * total
         mean, rest = np.divmod(total, count)
-        wide = (spread << EPSILON_FRACTION) + epsilon
+        wide = (spread << epsilon_fraction(bits)) + epsilon
         pairs = (WIDE_BITS - _bit_length(wide)) >> 1
         dropped = WIDE_BITS - 2 * ROOT_BITS
         radicand = np.where(
@@ -183,7 +198,8 @@ class NormRows:
         up = COUNT_BITS - (count - 1).bit_length()
         factor = ((count << up) * reciprocal) >> COUNT_BITS - 1
         offset = ((rest << up) * reciprocal) >> COUNT_BITS - 1
-        return cls(mean=mean, factor=factor, offset=offset, right=np.where(spread > 0, 15 + up - pairs, 0))
+        right = 15 + up - pairs + (0 if bits == 8 else WIDE_SHIFT)
+        return cls(mean=mean, factor=factor, offset=offset, right=np.where(spread > 0, right, 0))
 
     def normalised(self, centred: Int64s) -> Int64s:
         """Elements with `NORM_FRACTION` fraction bits."""
@@ -218,12 +234,32 @@ def norm(
     rms
         RMS norm.
     """
-    centred = int64(rows) - zero_in
-    normal = NormRows.of(centred, epsilon, rms=rms).normalised(centred)
+    scaled = _scaled(int64(rows) - zero_in, epsilon, records, rms=rms, bits=8)
+    return clamp_to_int8(scaled + zero_out, lo, hi)
+
+
+def norm16(rows: Integers, epsilon: int, records: NormRecords, *, rms: bool) -> Int64s:
+    """Norm along the last axis of 16-bit elements: whole steps of the result, of any size.
+
+    Parameters
+    ----------
+    rows
+        [..., n], n up to `NORM_COLUMNS`; the low 16 bits of an element count, signed.
+    epsilon
+        :func:`norm_epsilon` of 16 bits.
+    records
+        Of n channels.
+    rms
+        RMS norm.
+    """
+    return _scaled(int64(int64(rows).astype(np.int16)), epsilon, records, rms=rms, bits=16)
+
+
+def _scaled(centred: Int64s, epsilon: int, records: NormRecords, *, rms: bool, bits: int) -> Int64s:
+    normal = NormRows.of(centred, epsilon, rms=rms, bits=bits).normalised(centred)
     sums = normal + records.bias
     product = round_to_24(np.where(records.negative, -sums, sums) * records.mult)
-    scaled = round_half_even_shift(product, 24 + np.maximum(-records.shift, 0))
-    return clamp_to_int8(scaled + zero_out, lo, hi)
+    return round_half_even_shift(product, 24 + np.maximum(-records.shift, 0))
 
 
 def _bit_length(value: Int64s) -> Int64s:

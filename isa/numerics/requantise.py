@@ -14,6 +14,7 @@ from dovetail.isa.numerics.rounding import (
     Integers,
     Reals,
     Rounding,
+    clamp_to_16,
     clamp_to_int8,
     int64,
     round_half_even_shift,
@@ -68,6 +69,12 @@ def requantise_integer(
     """The definition of :func:`requantise`, by integer arithmetic alone."""
     scale = scale_tflite if rounding == Rounding.TFLITE else scale_onnx
     return clamp_to_int8(scale(acc, mult, shift) + zero_point, lo, hi)
+
+
+def requantise_wide(acc: Integers, mult: Integers, shift: Integers, rounding: Rounding) -> npt.NDArray[np.int32]:
+    """:func:`requantise` to 16 bits: without a zero point, clamped to -32768 .. 32767."""
+    scale = scale_tflite if rounding == Rounding.TFLITE else scale_onnx
+    return clamp_to_16(scale(acc, mult, shift))
 
 
 def requantise_float32(

@@ -12,6 +12,7 @@ Int8s: TypeAlias = npt.NDArray[np.int8]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 INT8_MIN, INT8_MAX = -128, 127
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -74,3 +75,8 @@ def wrap32(value: Integers) -> Int64s:
 def clamp_to_int8(value: Int64s, lo: int, hi: int) -> Int8s:
     # lo last, as in the hardware: an empty range (lo > hi) gives lo.
     return np.maximum(np.minimum(value, hi), lo).astype(np.int8)
+
+
+def clamp_to_16(value: Integers | Reals) -> npt.NDArray[np.int32]:
+    """int32 words of 16 bits."""
+    return np.clip(value, INT16_MIN, INT16_MAX).astype(np.int32)

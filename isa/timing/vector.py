@@ -49,7 +49,7 @@ def vector_reads(op: Op, view: View) -> int:
 
 def rows_at_once(config: Config, op: Op) -> int:
     """Pixels side by side whose rows an operation goes over together, block after block."""
-    return max(1, {Op.SOFTMAX: config.softmax, Op.NORM: config.norm}.get(op, 1))
+    return max(1, config.softmax if op == Op.SOFTMAX else config.norm if INSTRUCTIONS[op].records else 1)
 
 
 def turn_of(rows: int) -> tuple[int | None, ...]:

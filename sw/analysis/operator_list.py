@@ -76,9 +76,9 @@ ROWS = (
     Row(
         (),
         ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"),
-        (Op.NORM,),
-        "between 8-bit integers, of rows in one piece in memory, with constant gains and offsets: at most one step off "
-        "ONNX Runtime's float kernel; with `--exact` on the host",
+        (Op.NORM, Op.NORM16, Op.NORM16_WIDE),
+        "between integers, of 8 bits, or of 16 in a stream, of rows in one piece in memory, with constant gains and "
+        "offsets: at most one step off ONNX Runtime's float kernel; with `--exact` on the host",
     ),
     Row(("ABS",), (), (Op.E_ABS,), ""),
     Row(("LEAKY_RELU",), (), (Op.ACT_LRELU,), "with a negative slope: ACT_LUT"),
@@ -91,6 +91,13 @@ ROWS = (
         " Relu alone that keeps its quantisation: POOL",
     ),
     Row((), ("QuantizeLinear", "DequantizeLinear"), (Op.ACT_LUT,), "from one 8-bit quantisation to another; else host"),
+    Row(
+        (),
+        ("QuantizeLinear", "DequantizeLinear", "Add"),
+        (Op.WIDEN, Op.E32_ADD, Op.REQUANT),
+        "streams, tensors of 16 bits: int16 without a zero point, of one scale, a power of two, with which no sum can "
+        "leave 16 bits; a second operand may be constant; they move as 8-bit tensors do",
+    ),
     Row(
         ("AVERAGE_POOL_2D",),
         ("AveragePool", "QLinearAveragePool"),
@@ -243,8 +250,11 @@ DIFFERENCES = """
 - Networks of ONNX Runtime's dynamic quantisation (DynamicQuantizeLinear, MatMulInteger) find scales and zero points in
   each run. The accelerator has their matrix products, around a zero point of 0; all else, and what the zero point
   changes, is the host's.
-- The 32-bit instructions (`E32_ADD`, `E32_SHIFT`, `REQUANT`) are for hand-written programs. No operator here needs
-  them: when the compiler splits a sum, the array adds the parts in its accumulators.
+- `E32_SHIFT` is for hand-written programs. No operator here needs it: when the compiler splits a sum, the array adds
+  the parts in its accumulators.
+- A stream's tensors are int32 in memory. WIDEN and REQUANT give the bytes of ONNX Runtime's float32 for every value,
+  or the host computes them. Of 400 random scales behind REQUANT, 7 need a multiplier that is a few units away from
+  their quotient, and one of these has none.
 """
 
 FUSED = """

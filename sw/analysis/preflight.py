@@ -240,7 +240,7 @@ def _rule(code: Code, node: ir.Node, form: ir.Node, held: list[FileNode], instru
         return " ".join((getdoc(pays_for_its_round_trip) or "").split())
     if isinstance(node, ir.Pick):
         return PICKED
-    if isinstance(node, ir.Elementwise) and node.own is not None:
+    if isinstance(node, ir.Elementwise) and node.own not in (None, Op.E32_ADD):
         return f"{INSTRUCTIONS[node.own].doc} It is the runtime's operator for every pair of bytes."
     operators = {file_node.op for file_node in held}
     operators = operators - _MARKS or operators

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.isa.numerics.rounding import clamp_to_16
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.host.tflite_extract import Extract, extract
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, as_unsigned
@@ -35,21 +36,24 @@ class Quantize:
     """float32 -> int8: round(x / scale) + zero_point, saturating.
 
     `ties_even` False rounds ties away from zero (TFLite Micro), True to even (ONNX). What is no number gives -128 in
-    ONNX Runtime; in TFLite Micro it is undefined, and gives the zero point here.
+    ONNX Runtime; in TFLite Micro it is undefined, and gives the zero point here. `wide`: to 16 bits, in int32.
     """
 
     scale: np.float32
     zero_point: int
     ties_even: bool
+    wide: bool = False
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         ratio = (inputs[0].astype(np.float32) / np.float32(self.scale)).astype(np.float64)
         rounded = np.rint(ratio) if self.ties_even else np.trunc(ratio + np.copysign(0.5, ratio))
         rounded = np.nan_to_num(rounded, nan=-np.inf if self.ties_even else 0, posinf=np.inf, neginf=-np.inf)
-        return [np.clip(rounded + self.zero_point, -128, 127).astype(np.int8)]
+        rounded += self.zero_point
+        return [clamp_to_16(rounded) if self.wide else np.clip(rounded, -128, 127).astype(np.int8)]
 
     def edges(self) -> NDArray[np.int32]:
-        """Where results begin, int32 [256], in ascending order: entry n is the least number that gives n - 128 or more.
+        """Where int8 results begin, int32 [256], in ascending order: entry n is the least number that gives n - 128 or
+        more.
 
         A number stands there as its bits, those below the sign inverted if it is negative: such integers are in the
         order of the numbers.
@@ -83,7 +87,7 @@ class Dequantize:
 
 @dataclass(frozen=True, eq=False)
 class DequantizeSums:
-    """int32 sums [..., C] -> float32: each times the ``steps`` of its channel, [C] or [1]."""
+    """int32 sums [..., C], or elements of 16 bits -> float32: each times the ``steps`` of its channel, [C] or [1]."""
 
     steps: NDArray[np.float32]
 

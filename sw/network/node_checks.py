@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from dovetail.isa.instructions.table import INSTRUCTIONS
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.layout import Shape
 from dovetail.sw.network.nodes import (
@@ -59,9 +60,7 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
         return
     ins = [tensors[name] for name in node.inputs[: 2 if isinstance(node, Update) else None]]
     out = tensors[node.outputs[0]]
-    for tensor in [*ins, out]:
-        of_sums = tensor is out and tensor.dtype == "int32" and _may_leave_sums(node)
-        require(tensor.dtype == "int8" or of_sums, node.name, f"{tensor.name!r} must be int8, not {tensor.dtype}")
+    _check_types(node, ins, out)
     arity = 2 if isinstance(node, Elementwise | MatMul | Update) else 0 if isinstance(node, Constant) else 1
     if isinstance(node, Move):
         arity = len(node.copies)
@@ -86,6 +85,8 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
             require(fits, node.name, f"rows must have {count} elements, not {ins[0].shape[-1]}")
             want = ins[0].shape
         case Constant():
+            like = str(node.value.dtype) == out.dtype
+            require(like, node.name, f"its value must be {out.dtype}, not {node.value.dtype}")
             want = node.value.shape
         case Update():
             want = ins[0].shape
@@ -99,6 +100,20 @@ def check_node(node: Node, tensors: Mapping[str, Tensor]) -> None:
             require(out.nhwc == want, node.name, f"output must be {want}, not {out.nhwc}")
             return
     require(out.shape == want, node.name, f"output must be {want}, not {out.shape}")
+
+
+def _check_types(node: Node, ins: list[Tensor], out: Tensor) -> None:
+    """Elements are int8, and int32 where the node says so; those that it only moves are alike."""
+    before = after = "int8"
+    if isinstance(node, Elementwise | Rescale | Norm):
+        row = INSTRUCTIONS[node.instruction]
+        before, after = (f"int{8 * size}" for size in (row.input_bytes, row.output_bytes))
+    elif out.dtype == "int32" and _may_leave_sums(node):
+        after = "int32"
+    elif out.dtype == "int32" and isinstance(node, Move | Reshape | Constant):
+        before = after = "int32"
+    for tensor, dtype in [*((one, before) for one in ins), (out, after)]:
+        require(tensor.dtype == dtype, node.name, f"{tensor.name!r} must be {dtype}, not {tensor.dtype}")
 
 
 def _may_leave_sums(node: Node) -> bool:

@@ -16,7 +16,7 @@ from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorParameters
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network.elementwise import PAIR_OPERATORS
-from dovetail.sw.network.layout import Shape
+from dovetail.sw.network.layout import Array, Shape
 
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
@@ -199,8 +199,8 @@ class MatMul(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Elementwise(_Node):
-    """Sum, difference, minimum, maximum or product of two tensors, as `params` says; or what `own` does with them, an
-    instruction that a mapping named (`sw.frontend.onnx.mapping`).
+    """Sum, difference, minimum, maximum or product of two tensors, as `params` says; or what `own` does with them: an
+    instruction that a mapping named (`sw.frontend.onnx.mapping`), or E32_ADD of int32 tensors.
 
     An operand may have one row or one column where the result has more; it is repeated.
     """
@@ -229,17 +229,26 @@ class Rescale(_Node):
     requant: one entry.
     absolute: the magnitude of ``x - zero_in`` is rescaled.
     below: encoded (multiplier, shift) for ``x < zero_in``; None if it is the same as above.
+    own: WIDEN, from int8 to 16 bits in int32, or REQUANT, from these to int8; None: int8 to int8.
     kind: for reports.
     """
 
     requant: Requant
     absolute: bool = False
     below: tuple[int, int] | None = None
+    own: Op | None = None
     kind: str = "rescale"
 
     @property
+    def instruction(self) -> Op:
+        """What performs it."""
+        if self.own is not None:
+            return self.own
+        return Op.E_ABS if self.absolute else Op.ACT_LRELU if self.below else Op.ACT_RELU
+
+    @property
     def op(self) -> str:
-        return self.kind
+        return self.kind if self.own is None else self.own.name.lower()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -283,15 +292,16 @@ class Softmax(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Norm(_Node):
-    """Layer norm or RMS norm of int8 rows, along the last axis: `isa.numerics.norm`.
+    """Layer norm or RMS norm of rows, along the last axis: `isa.numerics.norm`.
 
     Parameters
     ----------
     rms: the mean stays in.
     epsilon: what is added to the variance, as `norm_epsilon` encodes it.
     records: of the channels.
-    zero_in, zero_out: zero points of operand and result.
+    zero_in, zero_out: zero points of operand and result; 0 where these have 16 bits.
     distance: the result is less than so many steps away from the reals'.
+    instruction: NORM; or NORM16 of rows of 16 bits in int32, or NORM16_WIDE, which makes such.
     """
 
     rms: bool
@@ -300,6 +310,7 @@ class Norm(_Node):
     zero_in: int
     zero_out: int
     distance: float
+    instruction: Op = Op.NORM
 
     @property
     def op(self) -> str:
@@ -405,9 +416,9 @@ class Im2col(_Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Constant(_Node):
-    """An int8 tensor that does not depend on the network's inputs; costs nothing but its memory."""
+    """A tensor, int8 or int32, that does not depend on the network's inputs; costs nothing but its memory."""
 
-    value: NDArray[np.int8]
+    value: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.isa.instructions.table import INSTRUCTIONS
+from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.average import average
-from dovetail.isa.numerics.norm import norm
-from dovetail.isa.numerics.requantise import requantise
-from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.norm import norm, norm16
+from dovetail.isa.numerics.requantise import requantise, requantise_wide
+from dovetail.isa.numerics.rounding import Rounding, clamp_to_16, clamp_to_int8
 from dovetail.isa.numerics.softmax import softmax_onnx, softmax_tflite
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir
@@ -98,8 +98,7 @@ def execute(graph: ir.Graph, node: ir.Node, inputs: list[Array]) -> list[Array]:
         case ir.Softmax():
             result = softmax(node, inputs[0])
         case ir.Norm():
-            parts = node.zero_in, node.epsilon, node.records, node.zero_out
-            result = norm(inputs[0], *parts, rms=node.rms)
+            result = normed(node, inputs[0])
         case ir.AvgPool():
             result = average_pool(node, pixels)
         case ir.Mean():
@@ -215,21 +214,31 @@ def matmul(node: ir.MatMul, a: Int8, b: Int8) -> Int8:
     return rescaled(matmul_accumulators(node, a, b), node.requant)
 
 
-def elementwise(node: ir.Elementwise, a: Int8, b: Int8) -> Int8:
+def elementwise(node: ir.Elementwise, a: Array, b: Array) -> Array:
     """Two tensors to one, as NumPy broadcasts them."""
     left, right = np.broadcast_arrays(a, b)
     return INSTRUCTIONS[node.instruction].compute(left, right, node.params)
 
 
-def rescale(node: ir.Rescale, values: Int8) -> Int8:
+def rescale(node: ir.Rescale, values: Array) -> Array:
     """Element by element."""
     total = values.astype(np.int64) - node.requant.zero_in
+    if node.own == Op.WIDEN:
+        return requantise_wide(total, node.requant.mult, node.requant.shift, node.requant.rounding)
     above = rescaled(np.abs(total) if node.absolute else total, node.requant)
     if node.below is None:
         return above
     r = node.requant
     below = requantise(total, *node.below, r.rounding, r.zero_out, r.lo, r.hi)
     return np.where(total < 0, below, above)
+
+
+def normed(node: ir.Norm, rows: Array) -> Array:
+    """Row by row, [..., rows, n]."""
+    if node.instruction == Op.NORM:
+        return norm(rows, node.zero_in, node.epsilon, node.records, node.zero_out, rms=node.rms)
+    steps = norm16(rows, node.epsilon, node.records, rms=node.rms)
+    return clamp_to_16(steps) if node.instruction == Op.NORM16_WIDE else clamp_to_int8(steps + node.zero_out, -128, 127)
 
 
 def softmax(node: ir.Softmax, values: Int8) -> Int8:
@@ -243,13 +252,14 @@ def softmax(node: ir.Softmax, values: Int8) -> Int8:
     return softmax_onnx(values, node.exponentials.astype(np.float32), node.levels, node.zero_out, counts)
 
 
-def move(node: ir.Move, inputs: list[Array], size: int) -> Int8:
+def move(node: ir.Move, inputs: list[Array], size: int) -> Array:
     """The flat result of all copies."""
-    result = np.empty(size, np.int8)
+    result: Array = np.empty(size, inputs[0].dtype)
     for copy, value in zip(node.copies, inputs, strict=True):
         source = np.ascontiguousarray(value).ravel()
-        reading = np.lib.stride_tricks.as_strided(source[copy.source :], copy.sizes, copy.source_steps)
-        writing = np.lib.stride_tricks.as_strided(result[copy.target :], copy.sizes, copy.target_steps)
+        steps = [[step * result.itemsize for step in steps] for steps in (copy.source_steps, copy.target_steps)]
+        reading = np.lib.stride_tricks.as_strided(source[copy.source :], copy.sizes, steps[0])
+        writing = np.lib.stride_tricks.as_strided(result[copy.target :], copy.sizes, steps[1])
         writing[...] = reading
     return result
 

@@ -21,8 +21,8 @@ class Tensor:
     shape: sizes in elements, channels last; spatial tensors are (1, H, W, C).
     scale: real value of one step, None where the tensor is not quantised.
     zero_point: the integer that stands for 0.0 (0 where not quantised).
-    dtype: NumPy name of the element type: "int8" everywhere the accelerator is meant to touch, but for "int32" sums
-        that products leave to the host.
+    dtype: NumPy name of the element type: "int8" everywhere the accelerator is meant to touch, but for "int32": sums
+        that products leave to the host, and elements of 16 bits.
     """
 
     name: str

@@ -51,6 +51,12 @@ class Level:
         """Difference of the largest and the smallest real."""
         return float(self.scale) * (self.highest - self.lowest)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest real, as DequantizeLinear gives them."""
+        low, high = (float(self.scale * np.float32(end - self.zero_point)) for end in (self.lowest, self.highest))
+        return low, high
+
     def of(self, real: float) -> int:
         """The integer that QuantizeLinear makes of a real."""
         if not np.isfinite(real):
@@ -178,8 +184,9 @@ def make_exact(graph: FloatGraph, chosen: Plan, levels: Mapping[str, Level]) -> 
 
 
 def _target(graph: FloatGraph, chosen: Plan, node: onnx.NodeProto) -> str | None:
-    """The quantised tensor behind an integer sum or product of two tensors; None for another node."""
-    if node.op_type not in _KINDS or node.name in chosen.floating or len(node.input) != 2:
+    """The quantised tensor behind an 8-bit sum or product of two tensors; None for another node."""
+    exact = node.output[0] in {name for stream in chosen.streams for name in stream.tensors}
+    if node.op_type not in _KINDS or node.name in chosen.floating or len(node.input) != 2 or exact:
         return None
     name = str(node.output[0])
     if name in chosen.tensors:

@@ -22,6 +22,7 @@ from dovetail.sw.frontend.onnx.operators.movement import CUTS, MOVES
 from dovetail.sw.quantise.float_network import FloatGraph, attribute
 from dovetail.sw.quantise.patterns import LAYERS, Weight, has_weights, is_single, masked, next, picks_rows, weight
 from dovetail.sw.quantise.scheme import Scheme
+from dovetail.sw.quantise.streams import Stream, streams
 
 _MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 
@@ -44,6 +45,7 @@ class Plan:
     layers: names of all nodes with weights, in order, quantised or not.
     results: the quantised result of each quantised layer.
     floating: names of the nodes that stay float.
+    streams: residual streams of 16 bits; `tensors` has those of their tensors that are needed in 8 bits, too.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Plan:
     layers: list[str] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     floating: list[str] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
 
 
 def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
@@ -65,10 +68,11 @@ def plan(graph: FloatGraph, scheme: Scheme) -> Plan:
     layers = [node.name for node in graph.nodes if has_weights(graph, node)]
     kept = _kept(graph, scheme, layers)
     of_sums = leaves_sums(graph, layers[-1:] if scheme.int32_last else ())
+    wide = streams(graph, kept) if scheme.int16_sums else []
     while True:
-        planner = _Planner(graph, layers, kept, of_sums)
+        planner = _Planner(graph, layers, kept, of_sums, wide)
         found = planner.plan()
-        in_vain = set() if scheme.integer_sums else planner.joined_in_vain()
+        in_vain = set() if scheme.integer_sums or scheme.int16_sums else planner.joined_in_vain()
         if not in_vain:
             return found
         kept |= in_vain
@@ -80,12 +84,16 @@ def leaves_sums(graph: FloatGraph, layers: Collection[str]) -> set[str]:
 
 
 class _Planner:
-    """``of_sums``: products whose results are not quantised."""
+    """``of_sums``: products whose results are not quantised; ``wide``: streams of 16 bits."""
 
-    def __init__(self, graph: FloatGraph, layers: list[str], kept: set[str], of_sums: set[str]) -> None:
+    def __init__(
+        self, graph: FloatGraph, layers: list[str], kept: set[str], of_sums: set[str], wide: list[Stream]
+    ) -> None:
         self.graph = graph
         self.layers = layers
-        self.kept = kept
+        self.streams = wide
+        self.streamed = {node.name for stream in wide for node in stream.nodes}
+        self.kept = kept | self.streamed
         self.of_sums = of_sums
         own = {mapping.operator for mapping in mappings().values() if not mapping.domain and not mapping.integers}
         self.pairs = {*BINARY, *own}
@@ -94,7 +102,7 @@ class _Planner:
         self.inside: set[str] = set()
         self.clamps: dict[str, str] = {}
         self.results: dict[str, str] = {}
-        self.integer: set[str] = set()
+        self.integer = set(self.streamed)
         self.picked = {node.output[0] for node in graph.nodes if node.name not in kept and picks_rows(graph, node)}
 
     def plan(self) -> Plan:
@@ -107,6 +115,8 @@ class _Planner:
             self._share_update(node)
         self._share_states()
         self._share_layers()
+        for stream in self.streams:
+            self._touch([*stream.branches, *self._left(stream)])
         for node in self.graph.nodes:
             if self._is_strong(node) or (node.name not in self.kept and masked(self.graph, node)):
                 self._mark(node)
@@ -231,6 +241,13 @@ class _Planner:
                 for one, other in zip(firsts.setdefault(original, ends), ends, strict=True):
                     self._unite([one, other])
 
+    def _left(self, stream: Stream) -> Iterator[str]:
+        """Tensors of a stream that are needed in 8 bits: other nodes read them, or they leave the network."""
+        readers = self.streamed | {node.name for node in stream.norms}
+        for name in stream.tensors:
+            if name in self.graph.outputs or any(user.name not in readers for user in self._users(name)):
+                yield name
+
     def _touch(self, names: Iterable[str]) -> None:
         self.touched |= {self._find(name) for name in names}
 
@@ -353,12 +370,14 @@ class _Planner:
     # Outcome -------------------------------------------------------------------------------------
 
     def _result(self) -> Plan:
-        graph, result = self.graph, Plan(layers=self.layers)
+        graph, result = self.graph, Plan(layers=self.layers, streams=self.streams)
         order = [value.name for value in graph.inputs] + [name for node in graph.nodes for name in node.output]
         for name in order:
             if name not in self.inside and graph.is_activation(name) and self._is_touched(name):
                 result.tensors[name] = self._find(name)
         for node in graph.nodes:
+            if node.name in self.streamed:
+                continue
             if node.name not in self.integer:
                 result.floating.append(node.name)
             elif has_weights(graph, node):

@@ -21,6 +21,8 @@ from dovetail.sw.quantise.parameters import Level, Range, activation, make_exact
 from dovetail.sw.quantise.patterns import Masked, cell, masked, picks_rows
 from dovetail.sw.quantise.plan import Plan, plan
 from dovetail.sw.quantise.scheme import DEFAULT, Scheme
+from dovetail.sw.quantise.streams import step
+from dovetail.sw.quantise.widening import widen
 
 _NOTHING = 16.0
 """Distance from a row's largest score from which on a share is nothing: exp(-16) is 3e-5 steps of 1 / 256."""
@@ -84,6 +86,9 @@ def apply(calibration: Calibration, scheme: Scheme) -> Quantised:
     if scheme.corrected:
         _correct_biases(float_model, graph, chosen, scales, calibration.means())
     result = _insert(float_model, chosen, levels, scales, scheme)
+    for stream in chosen.streams:
+        branches = {name: levels[name].ends for name in stream.branches}
+        widen(result, graph, stream, step(graph, stream, branches))
     onnx.helper.set_model_props(result, {METADATA: str(scheme)})
     result.producer_name, result.producer_version = "dovetail", ""
     try:

@@ -18,7 +18,7 @@ CLIPPING = ("percentile", "minmax", "kl")
 """The range of a tensor: without the outermost values of calibration; all of them; the least loss of information."""
 
 _WORDS = {"activations": ACTIVATIONS, "weights": WEIGHTS, "clipping": CLIPPING}
-_FLAGS = ("integer-sums", "float-first", "float-last", "int32-last")
+_FLAGS = ("integer-sums", "int16-sums", "float-first", "float-last", "int32-last")
 _DEFAULT_PERCENTILE = 99.99
 
 
@@ -37,10 +37,11 @@ class Scheme:
     corrected: biases make up for the mean error that rounding the weights causes.
     integer_sums: sums, products and concatenations are integer wherever their operands are, though only the host may
         read them.
+    int16_sums: the same, and the residual streams of transformers have 16 bits.
 
     Raises
     ------
-    NetworkError: a value that is not among these, or a percentile outside 50..100.
+    NetworkError: a value that is not among these, a percentile outside 50..100, or two kinds of sums.
     """
 
     activations: str = "asymmetric"
@@ -53,6 +54,7 @@ class Scheme:
     int32_last: bool = False
     corrected: bool = True
     integer_sums: bool = False
+    int16_sums: bool = False
 
     def __post_init__(self) -> None:
         for name, known in _WORDS.items():
@@ -60,6 +62,8 @@ class Scheme:
                 raise NetworkError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         if not 50 < self.percentile <= 100:
             raise NetworkError(f"percentile must be above 50 and at most 100, not {self.percentile}")
+        if self.integer_sums and self.int16_sums:
+            raise NetworkError("scheme must be either integer-sums or int16-sums, not both")
 
     @property
     def unsigned(self) -> bool:

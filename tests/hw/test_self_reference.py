@@ -19,7 +19,7 @@ from dovetail.isa.config.resolved import Config
 from dovetail.sw.random.programs.configurations import WHOLE
 
 FORMS = {
-    "parallel": WHOLE.replace(softmax=1, norm=1, parameters=3, pixel_lanes=2),
+    "parallel": WHOLE.replace(softmax=1, norm=1, norm_bits=16, parameters=3, pixel_lanes=2),
     "microcoded": Config.load("icebreaker"),
 }
 Numbers = frozenset[int]

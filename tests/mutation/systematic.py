@@ -99,8 +99,8 @@ class Built:
 def models() -> list[tuple[str, Any, str]]:
     """Name, configuration and form of each. The second one has what the first one lacks: several records and less than
     a matrix row in a word, several words of weights, gated clocks, and enables of reads. The third one has several
-    pixel lanes, two rows of softmax and four of norm at a time, and parameters of a run; results of two pixels leave
-    together in the fourth one."""
+    pixel lanes, two rows of softmax and four of norm, of 16 bits, at a time, and parameters of a run; results of two
+    pixels leave together in the fourth one."""
     from dovetail.isa.config.resolved import Config
     from dovetail.sw.random.programs.configurations import WHOLE
 
@@ -126,6 +126,7 @@ def models() -> list[tuple[str, Any, str]]:
         vector_lanes=8,
         softmax=2,
         norm=4,
+        norm_bits=16,
         parameters=3,
         bus=64,
         outstanding=3,

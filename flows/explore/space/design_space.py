@@ -42,9 +42,9 @@ SHAPE = ("lanes", "pe", "ic_lanes", "oc_lanes", "pixel_lanes", "dataflow")
 
 SLOWEST_FIRST = (
     "accelerators", "total_sram", "mode", "inferences", *SHAPE,
-    "depthwise", "matmul", "pooling", "elementwise", "activation", "softmax", "norm", "extensions", "parameters",
-    "kernel_rows", "requant_lanes", "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram", "memory_model",
-    "read_latency", "write_latency", "beat_cycles", CLOCK.name,
+    "depthwise", "matmul", "pooling", "elementwise", "activation", "softmax", "norm", "norm_bits", "extensions",
+    "parameters", "kernel_rows", "requant_lanes", "vector_lanes", "stripe", "outstanding", "bus", "banks", "sram",
+    "memory_model", "read_latency", "write_latency", "beat_cycles", CLOCK.name,
 )  # fmt: skip
 """The order in which points are handed out: neighbours differ in what the compiler can keep most of."""
 

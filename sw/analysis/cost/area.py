@@ -149,7 +149,8 @@ def measured_quantities(config: Config) -> Mapping[str, Mapping[str, int]]:
     }
     made["control"] = {"parameters": config.parameters}
     if config.vector:
-        made["vector"] = {"vector_lanes": config.vector_lanes, "softmax": config.softmax, "norm": config.norm}
+        names = "vector_lanes", "softmax", "norm", "norm_bits"
+        made["vector"] = {name: getattr(config, name) for name in names}
     return made
 
 
@@ -371,6 +372,8 @@ def _vector(config: Config) -> tuple[Terms, Terms]:
         "rows of softmax": 2400 * config.softmax,
         "rows of norm": 900 * config.norm,
         "norm lanes": lanes * norm * (100 if operands else 400),
+        "rows of norm of 16 bits": 400 * config.norm * config.norm16,
+        "norm lanes of 16 bits": 700 * lanes * config.norm16,
     }
     ff = {
         "one": 1600,
@@ -381,5 +384,7 @@ def _vector(config: Config) -> tuple[Terms, Terms]:
         "rows of softmax": 1300 * config.softmax,
         "rows of norm": 600 * config.norm,
         "norm lanes": lanes * norm * (100 if operands else 300),
+        "rows of norm of 16 bits": 200 * config.norm * config.norm16,
+        "norm lanes of 16 bits": 300 * lanes * config.norm16,
     }
     return lut, ff

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import TABLE_BYTES, Op, Unit, pack
+from dovetail.isa.instructions.table import INSTRUCTIONS, TABLE_BYTES, Op, Unit, pack
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.compiler.emit.arena import Arena, Room, tiles
@@ -21,6 +21,10 @@ MIN_TILE = 4096
 """Bytes below which an element-wise operation is not cut further to overlap its transfers."""
 POINTWISE = pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1)
 """The register GEOMETRY of whatever walks no taps."""
+
+
+_BIAS = {Op.E32_ADD: {"SUM_BIAS": 0}, Op.REQUANT: {"SUM_BIAS": 0}}
+"""What is added to int32 operands."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,16 @@ def operation_of(node: ir.Pointwise) -> Operation:
     if isinstance(node, ir.Rescale):
         r = node.requant
         below = node.below or (0, 0)
-        op = Op.E_ABS if node.absolute else Op.ACT_LRELU if node.below else Op.ACT_RELU
         shift = int(r.shift[0])
         return Operation(
-            op,
+            node.instruction,
             {
                 "QUANT": pack(Unit.VECTOR, "QUANT", zero_in=r.zero_in, zero_out=r.zero_out, lo=r.lo, hi=r.hi),
                 "MODE": mode_of(r.rounding),
                 "B_MULT": below[0],
                 "OUT_MULT": int(r.mult[0]),
                 "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=0, b=below[1], out=shift),
+                **_BIAS.get(node.instruction, {}),
             },
         )
     params = node.params
@@ -60,6 +64,7 @@ def operation_of(node: ir.Pointwise) -> Operation:
         **(operands if node.instruction != Op.E_MUL else {}),
         "OUT_MULT": params.mult_out,
         "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
+        **_BIAS.get(node.instruction, {}),
     }
     return Operation(node.instruction, registers)
 
@@ -109,7 +114,7 @@ def instruction(
         "Y_STEP": first.row,
         "X_STEP": first.pixel,
         "IN_ROWS": rows,
-        "ROW_BYTES": (width - 1) * first.pixel + channels,
+        "ROW_BYTES": (width - 1) * first.pixel + channels * INSTRUCTIONS[operation.op].input_bytes,
         "PAD_TOP": 0,
         "PAD_LEFT": 0,
         "OUT_ADDR": result.at,
@@ -138,27 +143,33 @@ def flat_tasks(
     table: int,
     space: Space,
     arena: Arena,
+    rows: int = 0,
 ) -> Iterator[Task]:
-    """Tasks of an element-wise operation on tensors of one shape, cut along the flat tensors.
+    """Tasks of an element-wise operation on tensors of one shape, cut along the flat tensors, into pieces of ``rows``
+    pixels if given.
 
     ``shape``: pixels, channels; ``table``: system memory address of the operation's table. What is not resident has
     doubled buffers, operands behind the table.
     """
     pixels, channels = shape
-    elements = pixels * channels
+    elements, row = pixels * channels, INSTRUCTIONS[operation.op]
+    before, after = row.input_bytes, row.output_bytes
+    pixel, result = channels * before, channels * after
     streamed = [place for place in sources if place.sram is None]
     base = round_up(operation.table, config.word_bytes)
     room = Room(config, arena, space.free, operands=bool(streamed or base), results=target.sram is None)
     limits = [MAX_BLOCKS * config.vector_lanes]
     if streamed:
-        limits.append((room.operands - base) // (2 * len(streamed)))
+        limits.append((room.operands - base) // (2 * len(streamed) * before))
     if target.sram is None:
-        limits.append(room.results // 2)
+        limits.append(room.results // (2 * after))
     size = min(limits) // config.word_bytes * config.word_bytes
-    size = min(size, max(MIN_TILE, round_up(ceil_div(elements, 4), config.word_bytes)))
-    if any(place.pitch != channels for place in (*sources, target)):
+    least = rows * channels or max(MIN_TILE // max(before, after), ceil_div(elements, 4))
+    size = min(size, round_up(least, config.word_bytes))
+    if target.pitch != result or any(place.pitch != pixel for place in sources):
         size = min(size // channels, MAX_BLOCKS) * channels
-    start, results = room.place(base + 2 * len(streamed) * size, 0 if target.sram is not None else 2 * size)
+    streams = 2 * len(streamed) * size * before
+    start, results = room.place(base + streams, 0 if target.sram is not None else 2 * size * after)
     registers = {
         "GEOMETRY": POINTWISE,
         "IN_ROWS": 1,
@@ -168,31 +179,32 @@ def flat_tasks(
         **operation.registers,
     }
     # In SRAM, buffers have no gaps.
-    *steps, step = (channels if place.sram is None else place.pitch for place in (*sources, target))
+    steps = [pixel if place.sram is None else place.pitch for place in sources]
+    step = result if target.sram is None else target.pitch
     registers |= {"X_STEP": steps[0], "B_X_STEP": steps[-1]}
-    flat = {*steps, step} == {channels}
+    flat = {*steps} == {pixel} and step == result
     for number, first in enumerate(range(0, elements, size)):
         count = min(size, elements - first)
         task = Task(index)
         if operation.table and number == 0:
             task.loads.append(Transfer(table, start, operation.table))
-        buffer = start + base + number % 2 * len(streamed) * size
+        buffer = start + base + number % 2 * len(streamed) * size * before
         runs, length = (1, count) if flat else (count // channels, channels)
         regions = []
         for place, gap in zip(sources, steps, strict=True):
             at = buffer
             if place.sram is None:
-                task.loads.append(_load_flat(place, buffer, first, count, channels))
-                buffer += size
+                task.loads.append(_load_flat(place, buffer, first * before, count * before, pixel))
+                buffer += size * before
             else:
-                at = place.sram + first // channels * place.pitch + first % channels
-            regions.append((at, (runs - 1) * gap + length))
+                at = place.sram + first // channels * place.pitch + first % channels * before
+            regions.append((at, (runs - 1) * gap + length * before))
         if operation.table:
             regions.append((start, operation.table))
-        out = results + number % 2 * size
+        out = results + number % 2 * size * after
         if target.sram is not None:
-            out = target.sram + first // channels * target.pitch + first % channels
-        written = (out, (runs - 1) * step + length)
+            out = target.sram + first // channels * target.pitch + first % channels * after
+        written = (out, (runs - 1) * step + length * after)
         blocks = ceil_div(length, config.vector_lanes)
         tile = registers | {
             "TILE": pack(Unit.VECTOR, "TILE", height=1, width=runs),
@@ -208,27 +220,28 @@ def flat_tasks(
             tile |= {"B_ADDR": regions[1][0], "B_BYTES": regions[1][1]}
         task.computes = [Compute(Form(Unit.VECTOR, operation.op, tile), (), tuple(regions), written)]
         if target.memory is not None:
-            task.stores = [_store_flat(target, out, first, count, channels, step)]
+            task.stores = [_store_flat(target, out, first * after, count * after, result, step)]
         yield task
 
 
-def _load_flat(source: Place, sram: int, first: int, count: int, channels: int) -> Transfer:
-    """The transfer of ``count`` bytes from the flat position ``first`` on, whole pixels if there are gaps."""
+def _load_flat(source: Place, sram: int, first: int, count: int, pixel: int) -> Transfer:
+    """The transfer of ``count`` bytes from the flat position ``first`` on, whole pixels of ``pixel`` bytes if there are
+    gaps."""
     assert source.memory is not None
-    if source.pitch == channels:
+    if source.pitch == pixel:
         return Transfer(source.memory + first, sram, count)
-    start = source.memory + first // channels * source.pitch
-    return Transfer(start, sram, channels, rows=count // channels, memory_row=source.pitch, sram_row=channels)
+    start = source.memory + first // pixel * source.pitch
+    return Transfer(start, sram, pixel, rows=count // pixel, memory_row=source.pitch, sram_row=pixel)
 
 
-def _store_flat(target: Place, sram: int, first: int, count: int, channels: int, pitch: int) -> Transfer:
-    """The transfer of ``count`` bytes to the flat position ``first`` on, whole pixels if there are gaps; in SRAM pixels
-    are ``pitch`` bytes apart."""
+def _store_flat(target: Place, sram: int, first: int, count: int, pixel: int, pitch: int) -> Transfer:
+    """The transfer of ``count`` bytes to the flat position ``first`` on, whole pixels of ``pixel`` bytes if there are
+    gaps; in SRAM pixels are ``pitch`` bytes apart."""
     assert target.memory is not None
-    if target.pitch == channels:
+    if target.pitch == pixel:
         return Transfer(target.memory + first, sram, count)
-    start = target.memory + first // channels * target.pitch
-    return Transfer(start, sram, channels, rows=count // channels, memory_row=target.pitch, sram_row=pitch)
+    start = target.memory + first // pixel * target.pitch
+    return Transfer(start, sram, pixel, rows=count // pixel, memory_row=target.pitch, sram_row=pitch)
 
 
 def broadcast_tasks(

@@ -86,7 +86,7 @@ class _Lowering:
         found = []
         for name, resident in self.plan.loaded.items():
             if resident.begin == number:
-                found.append(Transfer(self.where[name], resident.at(self.config), self.graph.tensors[name].size))
+                found.append(Transfer(self.where[name], resident.at(self.config), self.graph.tensors[name].bytes))
         return found
 
     def pick(self, tasks: Iterable[Task]) -> None:
@@ -178,7 +178,19 @@ class _Lowering:
             )
         channels = self.graph.tensors[node.outputs[0]].shape[-1]
         shape, constants = (tensors[0].size // channels, channels), self.constants.get(node.name, 0)
-        return elementwise.flat_tasks(config, index, operation, shape, sources, target, constants, space, self.arena)
+        wide = any(tensor.item_bytes > 1 for tensor in (*tensors, self.graph.tensors[node.outputs[0]]))
+        return elementwise.flat_tasks(
+            config,
+            index,
+            operation,
+            shape,
+            sources,
+            target,
+            constants,
+            space,
+            self.arena,
+            rows=self.segment.rows if wide else 0,
+        )
 
     def _over_rows(self, node: ir.Rows, number: int, index: int) -> Iterator[Task]:
         result = self.graph.tensors[node.outputs[0]]
@@ -196,7 +208,9 @@ class _Lowering:
             bands = movement.bands_of(self.config, copy) if self.segment.rows else 0
             return movement.copy_tasks(self.config, index, copy, self._place(name), target, space, self.arena, bands)
 
-        named = [pair for pair in zip(node.inputs, node.copies, strict=True) if pair[0] not in self.segment.parts]
+        item = self.graph.tensors[node.outputs[0]].item_bytes
+        copies_of = zip(node.inputs, (movement.in_bytes(copy, item) for copy in node.copies), strict=True)
+        named = [pair for pair in copies_of if pair[0] not in self.segment.parts]
         copies = (tasks(name, copy) for name, copy in named)
         if self.segment.rows:  # first boxes first, for what comes behind
             return (task for together in zip_longest(*copies) for task in together if task)

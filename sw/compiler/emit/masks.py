@@ -82,7 +82,7 @@ def masks_of(partition: Partition, nodes: Sequence[ir.Node], stored: Collection[
     readers = [roots[name] for node in nodes for name in node.inputs]
     found = []
     for node in nodes:
-        if not isinstance(node, ir.Elementwise) or node.params.operation != VectorOperation.ADD:
+        if not isinstance(node, ir.Elementwise) or node.own is not None or node.params.operation != VectorOperation.ADD:
             continue
         for scores, mask in (node.inputs, node.inputs[::-1]):
             product, columns = products.get(roots[scores]), graph.tensors[node.outputs[0]].shape[-1]

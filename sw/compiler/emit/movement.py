@@ -63,6 +63,14 @@ def axes_of(copy: ir.Copy) -> list[Axis]:
     return _merged([Axis(*axis) for axis in zip(copy.sizes, copy.source_steps, copy.target_steps, strict=True)])
 
 
+def in_bytes(copy: ir.Copy, item: int) -> ir.Copy:
+    """A copy of elements of so many bytes, byte by byte."""
+    if item == 1:
+        return copy
+    source, target = ([item * step for step in steps] for steps in (copy.source_steps, copy.target_steps))
+    return ir.Copy((*copy.sizes, item), item * copy.source, (*source, 1), item * copy.target, (*target, 1))
+
+
 def changes_order(copy: ir.Copy) -> bool:
     """Whether bytes change their order."""
     axes = axes_of(copy)

@@ -67,11 +67,12 @@ class RowTasks:
         size = table_bytes(self.config, self.node)
         base = round_up(size, self.config.word_bytes)
         room = Room(self.config, arena, space.free, operands=True, results=self.target.sram is None)
-        limits, row = [MAX_ROWS], round_up(channels, self.config.word_bytes)
+        limits, lengths = [MAX_ROWS], row_bytes(self.node, channels)
+        row, result = (round_up(length, self.config.word_bytes) for length in lengths)
         if self.source.sram is None:
             limits.append((room.operands - base) // (2 * row))
         if self.target.sram is None:
-            limits.append(room.results // (2 * row))
+            limits.append(room.results // (2 * result))
         if min(limits) < 1 or room.operands < base:
             raise CompileError(
                 f"two rows of {channels} elements, as operand and as result, and {size} bytes of table must fit in half"
@@ -80,7 +81,7 @@ class RowTasks:
         parts = PARTS if len(limits) > 1 else 1
         count = min(*limits, most or max(1, ceil_div(total, max(bands, parts)))) if total > 1 else 1
         start, results = room.place(
-            base + 2 * count * row * (self.source.sram is None), 2 * count * row * (self.target.sram is None)
+            base + 2 * count * row * (self.source.sram is None), 2 * count * result * (self.target.sram is None)
         )
         number, early = 0, count // 2 if tapers and count < total else 0
         for matrix in range(matrices if one_by_one else 1):
@@ -89,15 +90,15 @@ class RowTasks:
                 task = Task(self.index)
                 if number == 0:
                     task.loads.append(Transfer(self.table, start, size))
-                slab = Slab(matrix * rows + first, last - first, 1, 0, channels)
-                turn = number % 2 * count * row
-                view = operand_of(task, slab, self.source, start + base + turn)
-                out = result_of(slab, self.target, results + turn)
+                read, written = (Slab(matrix * rows + first, last - first, 1, 0, length) for length in lengths)
+                turn = number % 2 * count
+                view = operand_of(task, read, self.source, start + base + turn * row)
+                out = result_of(written, self.target, results + turn * result)
                 walks = [Walk(one.at, one.bytes, 0, one.pitch) for one in (view, out)]
                 operation = operation_of(self.config, self.node, channels, first)
-                tile = 1, slab.rows, channels
+                tile = 1, read.rows, channels
                 task.computes = [instruction(self.config, operation, tile, walks[:1], walks[1], (start, size))]
-                store(task, slab, out, self.target)
+                store(task, written, out, self.target)
                 yield task
                 number += 1
 
@@ -105,12 +106,12 @@ class RowTasks:
 def cycles_of(config: Config, node: ir.Rows, shape: Shape) -> int:
     """Cycles of an instruction on all rows of a tensor."""
     channels, count = shape[-1], prod(shape[:-1])
-    walk = Walk(0, count * channels, 0, channels)
+    before, after = (Walk(0, count * length, 0, length) for length in row_bytes(node, channels))
     cycles = 0
     for first in range(0, count, MAX_ROWS):
         tile = 1, min(MAX_ROWS, count - first), channels
         one = instruction(
-            config, operation_of(config, node, channels), tile, [walk], walk, (0, table_bytes(config, node))
+            config, operation_of(config, node, channels), tile, [before], after, (0, table_bytes(config, node))
         )
         cycles += one.form.cycles(config, ())
     return cycles
@@ -118,7 +119,13 @@ def cycles_of(config: Config, node: ir.Rows, shape: Shape) -> int:
 
 def op_of(node: ir.Rows) -> Op:
     """The instruction."""
-    return Op.SOFTMAX if isinstance(node, ir.Softmax) else Op.NORM
+    return Op.SOFTMAX if isinstance(node, ir.Softmax) else node.instruction
+
+
+def row_bytes(node: ir.Rows, channels: int) -> tuple[int, int]:
+    """Bytes of an operand's row and of a result's."""
+    row = INSTRUCTIONS[op_of(node)]
+    return channels * row.input_bytes, channels * row.output_bytes
 
 
 def table_bytes(config: Config, node: ir.Rows) -> int:

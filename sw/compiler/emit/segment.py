@@ -267,7 +267,8 @@ class Segment:
                 others = behind.cycles
         if number and works[number - 1].writes in works[number].reads:
             others = max(others, self._left(number - 1))
-        piece = min((size // 2 for _, size in self.plan.areas(number) if size), default=0)
+        (_, operands), (_, results) = self.plan.areas(number)
+        piece = min((size // 2 for size in (operands, results // works[number].item) if size), default=0)
         return Beside(tail, others, read, piece) if tail or others else None
 
     def _left(self, number: int) -> int:

@@ -8,7 +8,8 @@ from dovetail.sw.compiler.place import Place
 
 @dataclass(frozen=True)
 class Slab:
-    """Some channels of some rows of a tensor, ``skip`` pixels later if these are parts of rows."""
+    """Some channels of some rows of a tensor, ``skip`` pixels later if these are parts of rows; ``channel`` and
+    ``channels`` count in bytes."""
 
     first: int
     rows: int

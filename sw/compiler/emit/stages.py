@@ -67,7 +67,8 @@ class Stages:
         for number, node in enumerate(nodes):
             if not isinstance(node, ir.Pointwise) and not self._pools_tiles(node):
                 continue
-            if len({self.graph.tensors[name].shape for name in node.inputs}) > 1:
+            tensors = [self.graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+            if len({tensor.shape for tensor in tensors[:-1]}) > 1 or any(one.item_bytes > 1 for one in tensors[:-1]):
                 continue
             last = max(node.inputs, key=lambda name: made.get(self.roots[name], -1))
             source = self.roots[last] if through and last not in self.parts else last
@@ -118,7 +119,8 @@ class Stages:
         if update := whole.get(node.name):
             reads = *reads, self.roots[update.inputs[1]]
         if isinstance(node, ir.Rows):
-            constants, row = rows.table_bytes(self.config, node), self.graph.tensors[node.outputs[0]].shape[-1]
+            channels = self.graph.tensors[node.outputs[0]].shape[-1]
+            constants, row = rows.table_bytes(self.config, node), max(rows.row_bytes(node, channels))
         return residency.Work(
             reads,
             writes,
@@ -132,6 +134,7 @@ class Stages:
             copied=copied,
             whole=isinstance(stage.tail, pooling.Global),
             row=row,
+            item=self.graph.tensors[last.outputs[0]].item_bytes,
         )
 
     def vector_cycles(self, node: ir.Node) -> int:

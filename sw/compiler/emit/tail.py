@@ -7,6 +7,7 @@ from itertools import product
 
 from dovetail.isa.common.sizes import ceil_div, round_up
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.table import INSTRUCTIONS
 from dovetail.sw.compiler.emit.convolution import Area
 from dovetail.sw.compiler.emit.elementwise import Operation, Walk, instruction
 from dovetail.sw.compiler.emit.operations import Task, Transfer
@@ -143,7 +144,7 @@ def _placed(
 
 @dataclass
 class Tail:
-    """The tasks of an element-wise node on the tiles of the node before it.
+    """The tasks of an element-wise node of int8 operands on the tiles of the node before it.
 
     ``index``: the layer's number; ``width``: of the tensors; ``first``: whether the tile is the first operand;
     ``other``: the second one, if there is one; ``table``: system memory address of the table; ``areas``: SRAM for
@@ -173,6 +174,7 @@ class Tail:
                 slab = Slab(first, min(rows, area.row + area.rows - first), width, channel, count)
             else:
                 slab = Slab(0, 1, width, channel, count, skip=first * self.width + area.column)
+            made = replace(slab, channel=channel * self._item, channels=count * self._item)
             task = Task(self.index)
             if self.operation.table and not self._pieces:
                 task.loads.append(Transfer(self.table, self.areas[0][0], self.operation.table))
@@ -183,13 +185,18 @@ class Tail:
                 views.append(operand_of(task, slab, self.other, operands))
             if not self.first:
                 views.reverse()
-            out = result_of(slab, self.target, results)
+            out = result_of(made, self.target, results)
             walks = [Walk(view.at, view.bytes, width * view.pitch, view.pitch) for view in (*views, out)]
             table = (self.areas[0][0], self.operation.table) if self.operation.table else None
             tile = slab.rows, width, slab.channels
             task.computes = [instruction(self.config, self.operation, tile, walks[:-1], walks[-1], table)]
-            store(task, slab, out, self.target)
+            store(task, made, out, self.target)
             yield task
+
+    @property
+    def _item(self) -> int:
+        """Bytes of a result."""
+        return INSTRUCTIONS[self.operation.op].output_bytes
 
     @property
     def _halves(self) -> tuple[Extent, Extent]:
@@ -202,7 +209,7 @@ class Tail:
         """Rows and channels of a piece of a tile."""
         operands, results = self._halves
         limits = [operands[1]] if self.other and self.other.sram is None else []
-        limits += [results[1]] if self.target.sram is None else []
+        limits += [results[1] // self._item] if self.target.sram is None else []
         if not limits:
             return MAX_ROWS, channels
         pixels = min(limits) // width

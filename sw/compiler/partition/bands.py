@@ -35,9 +35,10 @@ class Cascade:
 
 
 def is_local(graph: ir.Graph, node: ir.Node) -> bool:
-    """Whether a row of a node's result needs a few rows of its operands, all of which have several."""
-    shapes = [graph.tensors[name].shape for name in (*node.inputs, *node.outputs)]
-    if any(len(shape) != 4 or shape[1] < 2 for shape in shapes):
+    """Whether a row of a node's result needs a few rows of its operands, all of which are int8 and have several."""
+    tensors = [graph.tensors[name] for name in (*node.inputs, *node.outputs)]
+    shapes = [tensor.shape for tensor in tensors]
+    if any(len(tensor.shape) != 4 or tensor.shape[1] < 2 or tensor.item_bytes > 1 for tensor in tensors):
         return False
     return _has_window(node) or (isinstance(node, ir.Pointwise) and len(set(shapes)) == 1)
 

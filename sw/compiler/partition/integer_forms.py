@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from dovetail.isa.config.resolved import Config
+from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.norm import NormRecords, norm_epsilon
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import onnx_exponentials
@@ -166,6 +167,13 @@ class Forms:
         node = self._makers.get(tensor)
         return node if isinstance(node, ir.Host) and len(node.inputs) == 1 else None
 
+    def _scale(self, node: ir.Host) -> float | None:
+        """Of the integers that a node dequantises: of 8 bits, or of a stream. None of others, such as int32 sums, which
+        may need more than 16 bits."""
+        tensor = self._graph.tensors[node.inputs[0]]
+        known = isinstance(node.payload, kernels.Dequantize | kernels.DequantizeSums)
+        return float(tensor.scale) if known and tensor.scale is not None else None
+
     def _between(self, last: ir.Host, quantise: kernels.Quantize) -> Iterator[Form]:
         """What stands between DequantizeLinear and a node that quantises its result."""
         host = self._host(last.inputs[0])
@@ -174,19 +182,21 @@ class Forms:
         while first is not None and first.label in ("mul", "div") and (more := factor_of(first.payload)):
             nodes.append(first)
             first, factor = self._host(first.inputs[0]), factor * more
-        if host is None or first is None or not isinstance(first.payload, kernels.Dequantize):
+        scale = self._scale(first) if first is not None else None
+        if host is None or first is None or scale is None:
             return
         # A node whose result is read as float too remains, and its name with it.
         name = host.name if self._readers[last.inputs[0]] == 1 else last.name
         wires: Wires = {"name": name, "inputs": first.inputs, "outputs": last.outputs}
+        in_bytes = isinstance(first.payload, kernels.Dequantize) and not quantise.wide
         try:
             match host.payload:
-                case FloatSoftmax() as payload if _has_rows(payload):
+                case FloatSoftmax() as payload if _has_rows(payload) and in_bytes:
                     columns = payload.sizes[1]
-                    node: ir.Rows = _of_floats(payload, factor * float(first.payload.scale), quantise, wires)
+                    node: ir.Rows = _of_floats(payload, factor * scale, quantise, wires)
                 case FloatNorm() as payload if factor == 1:
                     columns = payload.gain.size
-                    node = _norm(payload, first.payload, quantise, wires)
+                    node = _norm(payload, first.payload, scale, quantise, wires)
                 case _:
                     return
         except ValueError as error:
@@ -216,15 +226,27 @@ def _of_floats(payload: FloatSoftmax, scale: float, quantise: kernels.Quantize, 
     return ir.Softmax(**wires, form=Rounding.ONNX, exponentials=exponentials, distance=distance, **own)
 
 
-def _norm(payload: FloatNorm, before: kernels.Dequantize, after: kernels.Quantize, wires: Wires) -> ir.Norm:
-    """A norm of integers. Raises ValueError: its result would be more than a step off."""
-    count, scale = payload.gain.size, float(after.scale)
-    records = NormRecords.of(payload.gain, None if payload.rms else payload.offset, scale)
-    epsilon = norm_epsilon(count, payload.epsilon, float(before.scale))
+def _norm(payload: FloatNorm, before: kernels.Payload, scale: float, after: kernels.Quantize, wires: Wires) -> ir.Norm:
+    """A norm of integers of a ``scale``. Raises ValueError: its result would be more than a step off."""
+    count, step = payload.gain.size, float(after.scale)
+    zero_in, bits = (before.zero_point, 8) if isinstance(before, kernels.Dequantize) else (0, 16)
+    if after.wide and bits == 8:
+        raise ValueError("a norm of int8 must make int8, not 16 bits")
+    records = NormRecords.of(payload.gain, None if payload.rms else payload.offset, step)
+    epsilon = norm_epsilon(count, payload.epsilon, scale, bits)
     # Normalised elements, and the reciprocal of the deviation in steps, are at most the root of the count.
-    gain = float(np.max(np.abs(payload.gain))) / scale
-    distance = 0.5 + 2**-15 + gain * (3 * 2**-18 + 2 * count**0.5 * 2**-20)
+    gain = float(np.max(np.abs(payload.gain))) / step
+    error = 2**-7 if after.wide else 2**-15
+    distance = 0.5 + error + gain * (3 * 2**-18 + 2 * count**0.5 * 2**-20)
     if distance >= 1:
         raise ValueError(f"gains must be below {gain * 0.5 / (distance - 0.5):.6g} steps of the result, not {gain:.6g}")
-    zeros = {"zero_in": before.zero_point, "zero_out": after.zero_point}
-    return ir.Norm(**wires, rms=payload.rms, epsilon=epsilon, records=records, distance=distance, **zeros)
+    return ir.Norm(
+        **wires,
+        rms=payload.rms,
+        epsilon=epsilon,
+        records=records,
+        zero_in=zero_in,
+        zero_out=after.zero_point,
+        distance=distance,
+        instruction=Op.NORM if bits == 8 else Op.NORM16_WIDE if after.wide else Op.NORM16,
+    )

@@ -7,7 +7,7 @@ between its pixels is read where it is.
 from collections.abc import Mapping, Sequence
 
 from dovetail.isa.config.resolved import Config
-from dovetail.sw.compiler.emit.movement import Axis, axes_of
+from dovetail.sw.compiler.emit.movement import Axis, axes_of, in_bytes
 from dovetail.sw.compiler.layer import use_packing
 from dovetail.sw.compiler.partition.segments import HOST, Step
 from dovetail.sw.compiler.place import Part
@@ -43,10 +43,11 @@ def _stored(config: Config, graph: ir.Graph, steps: Sequence[Step], readers: Rea
         for node in step.nodes:
             if not isinstance(node, ir.Move):
                 continue
-            for name, copy in zip(node.inputs, node.copies, strict=True):
+            item = graph.tensors[node.outputs[0]].item_bytes
+            for name, copy in zip(node.inputs, (in_bytes(copy, item) for copy in node.copies), strict=True):
                 alone = name in makers and name not in ports and node.inputs.count(name) == 1
                 pitch = _pitch(graph.tensors[name], copy) if alone else 0
-                dense = pitch == graph.tensors[name].shape[-1]
+                dense = pitch == graph.tensors[name].shape[-1] * item
                 others = [user for user in readers[name] if user is not node]
                 if (
                     pitch
@@ -74,12 +75,13 @@ def _slices(
         for node in step.nodes:
             if not isinstance(node, ir.Move) or len(node.copies) > 1 or node.outputs[0] in ports or step.device == HOST:
                 continue
-            name, whole, (copy,) = node.outputs[0], node.inputs[0], node.copies
+            name, whole, item = node.outputs[0], node.inputs[0], graph.tensors[node.outputs[0]].item_bytes
+            copy = in_bytes(node.copies[0], item)
             while whole in viewed:
                 whole = viewed[whole]
             backwards = ir.Copy(copy.sizes, copy.target, copy.target_steps, copy.source, copy.source_steps)
             pitch = 0 if whole in stored else _pitch(graph.tensors[name], backwards)
-            dense = pitch == graph.tensors[name].shape[-1]
+            dense = pitch == graph.tensors[name].shape[-1] * item
             users = readers.get(name, ())
             if pitch and all(user.name in inside and _can_read(config, user, dense) for user in users):
                 found[name] = Part(whole, copy.source, pitch)
@@ -87,16 +89,16 @@ def _slices(
 
 
 def _pitch(tensor: ir.Tensor, copy: ir.Copy) -> int:
-    """Bytes between the pixels of a tensor that is copied whole and in order; 0 if it is not."""
-    axes, channels = axes_of(copy), tensor.shape[-1]
+    """Bytes between the pixels of a tensor that is copied whole and in order, byte by byte; 0 if it is not."""
+    axes, channels = axes_of(copy), tensor.shape[-1] * tensor.item_bytes
     if copy.source:
         return 0
-    if axes == [Axis(tensor.size, 1, 1)]:
+    if axes == [Axis(tensor.bytes, 1, 1)]:
         return channels
     inner = Axis(channels, 1, 1)
     rows = [axis for axis in axes if axis != inner]
     pixels = len(rows) == 1 and (inner in axes or channels == 1)
-    whole = pixels and rows[0].size * channels == tensor.size and rows[0].source == channels
+    whole = pixels and rows[0].size * channels == tensor.bytes and rows[0].source == channels
     return rows[0].target if whole and channels <= MAX_PITCHED else 0
 
 

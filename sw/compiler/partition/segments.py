@@ -69,7 +69,7 @@ def fits_int8(config: Config, options: Options, graph: ir.Graph, node: ir.Node) 
 
 def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:
     """Pooling, element-wise operations, activations, softmax and norms need the part of the vector unit that performs
-    them. Padding needs a vector unit with at least one of these parts."""
+    them, those of 16 bits need norm_bits = 16. Padding needs a vector unit with at least one of these parts."""
     op = None
     match node:
         case ir.AvgPool() | ir.MaxPool() | ir.Mean():
@@ -80,6 +80,8 @@ def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node)
             op = elementwise.operation_of(node).op
         case ir.Softmax() | ir.Norm():
             op = rows.op_of(node)
+    if is_wide(graph, node) and not config.norm16:
+        return f"the configuration has norm_bits = {config.norm_bits}"
     if op is None or has(config, op):
         return None
     row = INSTRUCTIONS[op]
@@ -88,6 +90,13 @@ def has_vector(config: Config, options: Options, graph: ir.Graph, node: ir.Node)
     if row.extension not in (None, *config.extensions):
         return f"the configuration has no {op.name} (extension {row.extension})"
     return "the configuration has no vector unit" if op == Op.MOV else f"the configuration has {row.feature} = false"
+
+
+def is_wide(graph: ir.Graph, node: ir.Node) -> bool:
+    """Whether a node computes with, or moves, elements of 16 bits."""
+    if isinstance(node, ir.Conv | ir.MatMul | ir.Update):
+        return False
+    return any(graph.tensors[name].dtype == "int32" for name in (*node.inputs, *node.outputs))
 
 
 def fits_fields(config: Config, options: Options, graph: ir.Graph, node: ir.Node) -> str | None:

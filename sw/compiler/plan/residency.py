@@ -75,7 +75,8 @@ class Work:
     weights; ``bound``: what it reads or writes in system memory only; ``tail``: whether an element-wise node follows,
     ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
     that stay in SRAM are copied there from where the tiles are; ``whole``: whether tiles have all rows; ``row``: bytes
-    of a row that is not cut, of a node of the vector unit that has constants.
+    of a row that is not cut, of a node of the vector unit that has constants; ``item``: bytes of an element of what it
+    writes.
     """
 
     reads: tuple[str, ...]
@@ -90,6 +91,7 @@ class Work:
     copied: bool = False
     whole: bool = False
     row: int = 0
+    item: int = 1
 
 
 @lru_cache(maxsize=4096)
@@ -303,7 +305,9 @@ class Plan:
         loads = sum(self.sizes[name] for name in work.reads if name != resident)
         stores = self.sizes[work.writes] if work.writes != resident or resident in self.stored else 0
         beside = (loads + stores) / bus / EXPOSED
-        return max(work.cycles + beside, (loads + work.constants) / bus, stores / bus)
+        # int32 results take longer to store than to compute, so that nothing else would seem to be worth its banks.
+        stored = stores / bus * (work.item == 1)
+        return max(work.cycles + beside, (loads + work.constants) / bus, stored)
 
     def _try(self, name: str, begin: int, end: int) -> None:
         """Keep a tensor in SRAM if there are banks for it and every node then still has enough."""
@@ -383,7 +387,7 @@ class Plan:
         if work.tail:
             streamed = work.operand is not None and work.operand not in self.residents
             row = 2 * layer.out_width * channels
-            least = row * streamed + TABLE * work.table, row * (work.writes not in self.residents)
+            least = row * streamed + TABLE * work.table, row * work.item * (work.writes not in self.residents)
             if any(size < need for (_, size), need in zip(self.areas(number), least, strict=True)):
                 return False
         rows = layer.out_height if work.whole else min(layer.out_height, ceil_div(config.stripe, layer.out_width))

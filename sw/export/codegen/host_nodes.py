@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import frexp, prod
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,9 @@ def write_host(writer: Writer, node: ir.Host) -> None:
     """Append the calls of a node of the host. Raises NetworkError where there is no kernel."""
     payload = node.payload
     match payload:
+        case kernels.Quantize(wide=True):
+            power, count = frexp(float(payload.scale))[1] - 1, writer.size(node.outputs[0])
+            writer.call("dovetail_quantise_wide", power, count, *_typed(writer, node, "float32", "int32"))
         case kernels.Quantize():
             ends, count = _typed(writer, node, "float32", "int8"), writer.size(node.outputs[0])
             edges = writer.constants.array(payload.edges(), f"{node.name}_edges")

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.isa.instructions.table import Op
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.export.codegen.c_text import Fields
 from dovetail.sw.export.codegen.writer import ROUNDINGS, Writer, copy_fields, pairs_fields
-from dovetail.sw.network import ir
+from dovetail.sw.network import ir, reference
+from dovetail.sw.network.elementwise import BYTES
 
 
 def _window(
@@ -74,6 +76,10 @@ def _product(writer: Writer, node: ir.MatMul) -> None:
 
 
 def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
+    if node.own == Op.E32_ADD:
+        operands = [writer.storage.pointer(name) for name in (*node.inputs, *node.outputs)]
+        writer.call("dovetail_add_words", writer.size(node.outputs[0]), *operands)
+        return
     if node.own is not None:
         raise NetworkError(
             f"node {node.name!r}: {node.op} has no C kernel for the host; take a configuration that has it"
@@ -109,7 +115,15 @@ def _elementwise(writer: Writer, node: ir.Elementwise) -> None:
 
 
 def _rescale(writer: Writer, node: ir.Rescale) -> None:
-    r = node.requant
+    r, count = node.requant, writer.size(node.outputs[0])
+    if node.own == Op.WIDEN:
+        table = writer.constants.array(reference.rescale(node, BYTES), f"{node.name}_table")
+        writer.call("dovetail_widen", table, count, *writer.ends(node))
+        return
+    if node.own == Op.REQUANT:
+        rule = writer.constants.struct("dovetail_requant", writer.requant(r, node.name), node.name)
+        writer.call("dovetail_narrow", rule, count, *writer.ends(node))
+        return
     mult, shift = (int(r.mult.flat[0]), int(r.shift.flat[0])) if node.below is None else node.below
     fields: Fields = {
         "requant": writer.requant(r, node.name),
@@ -118,7 +132,7 @@ def _rescale(writer: Writer, node: ir.Rescale) -> None:
         "shift_below": shift,
     }
     rule = writer.constants.struct("dovetail_rescale", fields, node.name)
-    writer.call("dovetail_rescale", rule, writer.size(node.outputs[0]), *writer.ends(node, in_place=True))
+    writer.call("dovetail_rescale", rule, count, *writer.ends(node, in_place=True))
 
 
 def _table(writer: Writer, node: ir.Table) -> None:
@@ -160,7 +174,7 @@ def _pad(writer: Writer, node: ir.Pad) -> None:
 def _move(writer: Writer, node: ir.Move) -> None:
     result = writer.storage.pointer(node.outputs[0])
     for name, copy in zip(node.inputs, node.copies, strict=True):
-        writer.move(writer.storage.pointer(name), result, copy, 1, node.name)
+        writer.move(writer.storage.pointer(name), result, copy, writer.graph.tensors[name].item_bytes, node.name)
 
 
 def _update(writer: Writer, node: ir.Update) -> None:

@@ -13,7 +13,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper, version_converter
 
-from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.instructions.table import Op
+from dovetail.isa.numerics.rounding import INT16_MAX, INT16_MIN, Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.errors import NetworkError, first_line
 from dovetail.sw.export.parts.exactness import rescaled, runtime_difference, scales_of
@@ -95,6 +96,9 @@ def _sums(part: Part, a: str, zero_a: int, b: str, zero_b: np.int8 | np.uint8, n
 def _elementwise(part: Part, node: ir.Elementwise) -> None:
     params, result = node.params, node.outputs[0]
     values = [part.plain(name) for name in node.inputs]
+    if node.own == Op.E32_ADD:
+        part.values[result] = part.op("Add", values, result)
+        return
     if node.own is not None:
         part.values[result] = _pairs(part, values, node)
         return
@@ -136,8 +140,19 @@ def _pairs(part: Part, values: Sequence[str], node: ir.Elementwise) -> str:
 
 
 def _rescale(part: Part, node: ir.Rescale) -> None:
+    if node.own == Op.REQUANT:
+        (source,), (result,), r = node.inputs, node.outputs, node.requant
+        real = _of_words(part, source, part.constant(part.scale(source), f"{result}/step"), result)
+        part.values[result] = part.quantised(real, result, part.scale(result), r.zero_out, (r.lo, r.hi))
+        return
     levels = reference.rescale(node, BYTES)
     part.values[node.outputs[0]] = part.lookup(part.plain(node.inputs[0]), levels, node.outputs[0])
+
+
+def _of_words(part: Part, source: str, steps: str, result: str) -> str:
+    """int32 times the steps, in float32."""
+    real = part.op("Cast", [part.plain(source)], f"{result}/words", to=TensorProto.FLOAT)
+    return part.op("Mul", [real, steps], f"{result}/real")
 
 
 def _table(part: Part, node: ir.Table) -> None:
@@ -275,6 +290,14 @@ def write_host(part: Part, node: ir.Host) -> None:
     """Append a node of the host. Raises NetworkError where it has no form in ONNX."""
     payload, source, result = node.payload, node.inputs[0] if node.inputs else "", node.outputs[0]
     match payload:
+        case kernels.Quantize(wide=True):
+            steps = part.op(
+                "Div", [part.plain(source), part.constant(payload.scale, f"{result}/step")], f"{result}/steps"
+            )
+            bounds = [part.constant(np.float32(end), f"{result}/{end}") for end in (INT16_MIN, INT16_MAX)]
+            near = part.op("Clip", [part.op("Round", [steps], f"{result}/whole"), *bounds], f"{result}/near")
+            value = part.op("Cast", [near], result, to=TensorProto.INT32)
+            part.values[result] = _shaped(part, value, source, result)
         case kernels.Quantize():
             part.exact &= payload.ties_even
             value = part.plain(source)
@@ -284,8 +307,7 @@ def write_host(part: Part, node: ir.Host) -> None:
             real = part.real(part.plain(source), payload.scale, payload.zero_point)
             part.values[result] = _shaped(part, real, source, result)
         case kernels.DequantizeSums():
-            real = part.op("Cast", [part.plain(source)], f"{result}/sums", to=TensorProto.FLOAT)
-            scaled = part.op("Mul", [real, part.constant(payload.steps, f"{result}/steps")], result)
+            scaled = _of_words(part, source, part.constant(payload.steps, f"{result}/steps"), result)
             part.values[result] = _shaped(part, scaled, source, result)
         case kernels.Around():
             zero = part.op("Cast", [part.plain(node.inputs[1])], f"{result}/zero", to=TensorProto.INT32)

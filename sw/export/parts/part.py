@@ -149,7 +149,8 @@ class Part:
         if tensor not in self.values:
             maker = self.graph.producer(tensor)
             assert isinstance(maker, ir.Constant), tensor
-            self.values[tensor] = self.constant(as_unsigned(maker.value), tensor)
+            integers = as_unsigned(maker.value) if self.is_byte(tensor) else maker.value
+            self.values[tensor] = self.constant(integers, tensor)
         return self.values[tensor]
 
     def image(self, tensor: str) -> str:
@@ -185,6 +186,7 @@ class Part:
         return self.op("Clip", [value, *bounds], f"{name}/clamped")
 
     def lookup(self, value: str, levels: Array, name: str) -> str:
-        """``levels`` int8 [256], in the order of the operands -128 .. 127, at every byte."""
+        """``levels`` int8 or int32 [256], in the order of the operands -128 .. 127, at every byte."""
         index = self.op("Cast", [value], f"{name}/index", to=TensorProto.INT32)
-        return self.op("Gather", [self.constant(as_unsigned(levels), f"{name}/table"), index], name)
+        table = as_unsigned(levels) if levels.dtype == np.int8 else levels
+        return self.op("Gather", [self.constant(table, f"{name}/table"), index], name)

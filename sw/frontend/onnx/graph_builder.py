@@ -19,6 +19,7 @@ from dovetail.sw.host.kernels import Around, Dequantize, DequantizeSums, OnnxOp,
 from dovetail.sw.host.norm import as_norm
 from dovetail.sw.host.softmax import in_integers
 from dovetail.sw.network import ir
+from dovetail.sw.network.intervals import Interval
 from dovetail.sw.network.layout import Array, Layout, Shape, as_signed, refined
 from dovetail.sw.network.names import unused
 
@@ -35,6 +36,8 @@ class GraphBuilder:
         self.nodes: list[ir.Node] = []
         self.reasons: dict[str, str] = {}
         """Why a node of the file is on the host, where that is not plain from its operator."""
+        self.intervals: dict[str, Interval] = {}
+        """What the elements of streams' tensors can be (`operators.stream`)."""
         self._node_names: set[str] = set()
         self._moved: dict[tuple[str, Axes, Axes], str] = {}
 
@@ -52,10 +55,10 @@ class GraphBuilder:
         return name
 
     def integer(self, name: str, layout: Layout, quant: Quant | None) -> Value:
-        """Declare the int8 result of an accelerator node, or its int32 sums where there is no quantisation."""
+        """Declare the result of an accelerator node, or its int32 sums where there is no quantisation."""
         if quant is None:
             return Value(self.tensor(name, layout.inner, "int32"), layout, "int32")
-        return Value(self.tensor(name, layout.inner, "int8", quant), layout, quant.dtype)
+        return Value(self.tensor(name, layout.inner, quant.inside, quant), layout, quant.dtype)
 
     def host(self, label: str, name: str, sources: tuple[str, ...], results: tuple[str, ...], payload: Any) -> None:
         """Append a host node."""
@@ -76,10 +79,19 @@ class GraphBuilder:
         if tensor.scale is None and tensor.dtype == "int8":
             self.tensors[value.tensor] = replace(tensor, scale=quant.scale, zero_point=quant.zero_point)
 
+    def maker(self, tensor: str) -> ir.Node | None:
+        """What makes a tensor; None of an input."""
+        return next((node for node in reversed(self.nodes) if tensor in node.outputs), None)
+
     def nhwc(self, value: Value) -> Shape | None:
         """How a spatial node would see the tensor; None if it could not."""
         shape = self.tensors[value.tensor].shape
         return (1,) * (4 - len(shape)) + shape if len(shape) < 4 or shape[0] == 1 else None
+
+    def is_moved(self, value: Value) -> bool:
+        """Whether the accelerator can move a tensor: of integers of 8 bits, or a stream's."""
+        tensor = self.tensors[value.tensor]
+        return tensor.dtype == "int8" or (tensor.dtype == "int32" and value.dtype == "int16")
 
     # Layout ------------------------------------------------------------------------------------
 
@@ -96,7 +108,7 @@ class GraphBuilder:
                 return replace(value, layout=layout)
             name = self.tensor(f"{value.tensor}/view", layout.inner, tensor.dtype)
             self.tensors[name] = replace(tensor, name=name, shape=layout.inner)
-            if same and tensor.dtype == "int8":
+            if same and self.is_moved(value):
                 self.nodes.append(
                     ir.Reshape(
                         name=self.node_name(f"{value.tensor}/reshape"),
@@ -114,7 +126,7 @@ class GraphBuilder:
         """Move bytes into the order of another layout."""
         axes = refined(value.layout.axes, layout.axes)
         name = f"{value.tensor}/transpose"
-        if axes is None or self.tensors[result].dtype != "int8":
+        if axes is None or not self.is_moved(value):
             self.host("transpose", name, (value.tensor,), (result,), Permute(value.layout, layout))
             return
         sizes, source, target = (tuple(axis[k] for axis in axes) for k in range(3))
@@ -197,9 +209,9 @@ class GraphBuilder:
         return out
 
     def constant(self, name: str, value: Array, quant: Quant, layout: Layout) -> Value:
-        """An 8-bit constant of the file as a tensor."""
+        """A quantised constant of the file as a tensor."""
         inside = layout.inside(value)
-        integers = as_signed(inside) if inside.dtype == np.uint8 else inside
+        integers = as_signed(inside) if inside.dtype == np.uint8 else inside.astype(quant.inside)
         out = self.integer(name, layout, quant)
         self.nodes.append(
             ir.Constant(
@@ -227,7 +239,7 @@ class GraphBuilder:
         return Value(result, value.layout, "float32")
 
     def dequantize_sums(self, name: str, sums: Value, steps: NDArray[np.float32]) -> Value:
-        """int32 -> float32 on the host."""
+        """int32, or 16 bits -> float32 on the host."""
         result = self.tensor(name, self.tensors[sums.tensor].shape, "float32")
         self.host("dequantize_sums", f"{name}/dequantize", (sums.tensor,), (result,), DequantizeSums(steps))
         return Value(result, sums.layout, "float32")
@@ -239,9 +251,9 @@ class GraphBuilder:
         return Value(result, sums.layout, "int32")
 
     def quantize(self, node_name: str, name: str, value: Value, quant: Quant) -> Value:
-        """float32 -> int8 on the host."""
-        result = self.tensor(name, self.tensors[value.tensor].shape, "int8", quant)
-        payload = Quantize(quant.scale, quant.zero_point, ties_even=True)
+        """float32 -> int8, or 16 bits, on the host."""
+        result = self.tensor(name, self.tensors[value.tensor].shape, quant.inside, quant)
+        payload = Quantize(quant.scale, quant.zero_point, ties_even=True, wide=quant.is_wide)
         self.host("quantize", node_name, (value.tensor,), (result,), payload)
         return Value(result, value.layout, quant.dtype)
 

@@ -15,7 +15,7 @@ import onnx
 
 from dovetail.sw.errors import NetworkError, not_quantised
 from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxInput, OnnxNode, check_valid, is_quantised
-from dovetail.sw.frontend.onnx.operators import convolution, elementwise, movement, pooling
+from dovetail.sw.frontend.onnx.operators import convolution, elementwise, movement, pooling, stream
 from dovetail.sw.frontend.onnx.scope import Scope
 from dovetail.sw.frontend.onnx.values import Constant, Target, Value
 from dovetail.sw.network import ir
@@ -134,6 +134,8 @@ class Importer:
         return True
 
     def _dequantize(self, node: OnnxNode) -> bool:
+        if stream.dequantise(self.scope, node):
+            return True
         source = self.scope.operand(node, 0)
         if source is None or source.value.dtype != source.quant.dtype:
             return False
@@ -145,7 +147,11 @@ class Importer:
         signed = node.attributes.get("output_dtype", 0) == onnx.TensorProto.INT8
         quant = scope.quant(node, 1, 2, "int8" if signed else "uint8")
         if quant is None:
-            return False
+            return scope.put(node, stream.quantise(scope, node))
+        if name in scope.streams and scope.put(
+            node, stream.narrow(scope, scope.streams[name], Target(node.name, result, quant))
+        ):
+            return True
         source = scope.sources.get(name)
         if source is not None:
             return scope.put(node, elementwise.requantise(scope, source, Target(node.name, result, quant)))

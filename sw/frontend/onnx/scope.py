@@ -32,7 +32,7 @@ class Scope:
     Members
     -------
     constants, quantised: arrays; those that the file holds quantised.
-    values, sources: graph tensors; dequantised ones.
+    values, sources, streams: graph tensors; dequantised ones, of 8 bits and of 16.
     waiting, depths: nodes whose float result waits, and how many wait in a row.
     """
 
@@ -44,6 +44,7 @@ class Scope:
         self.quantised: dict[str, Constant] = {}
         self.values: dict[str, Value] = {}
         self.sources: dict[str, Source] = {}
+        self.streams: dict[str, Source] = {}
         self.waiting: dict[str, OnnxNode] = {}
         self.depths: dict[str, int] = {}
 
@@ -55,15 +56,16 @@ class Scope:
 
     def held(self, name: str) -> Value | None:
         """The graph tensor behind a name, dequantised or not; None if there is none yet."""
-        source = self.sources.get(name)
+        source = self.sources.get(name) or self.streams.get(name)
         return source.value if source is not None else self.values.get(name)
 
     def derive(self, name: str, result: str, value: Value) -> None:
         """Let ``result`` stand for ``value``, dequantised if ``name`` is."""
-        if name in self.sources:
-            self.sources[result] = replace(self.sources[name], value=value)
-        else:
-            self.values[result] = value
+        for known in (self.sources, self.streams):
+            if name in known:
+                known[result] = replace(known[name], value=value)
+                return
+        self.values[result] = value
 
     def value(self, name: str) -> Value:
         """The name as a graph tensor; emits the host nodes that takes."""
@@ -71,6 +73,11 @@ class Scope:
             return self.values[name]
         if name in self.sources:
             self.values[name] = self.builder.dequantize(name, self.sources[name])
+        elif name in self.streams:
+            source = self.streams[name]
+            steps = np.full(1, source.quant.scale, np.float32)
+            # In the file's order, in which a norm has rows.
+            self.values[name] = self.builder.dequantize_sums(name, self.builder.plain(source.value), steps)
         elif name in self.waiting:
             node = self.waiting[name]
             scaled = self._scaled(node)
@@ -157,7 +164,7 @@ class Scope:
 
     def wait(self, node: OnnxNode) -> bool:
         """Let a float result wait for its QuantizeLinear. Returns whether it can."""
-        if not any(name in self.sources or name in self.waiting for name in node.inputs):
+        if not any(name in known for name in node.inputs for known in (self.sources, self.streams, self.waiting)):
             return False
         depth = 1 + max(self.depths.get(name, 0) for name in node.inputs)
         if depth <= _DEEPEST:

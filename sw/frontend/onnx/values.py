@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ class Value:
     ----------
     tensor: the graph tensor.
     layout: how the file sees its bytes.
-    dtype: element type in the file; "uint8" is kept as int8 (value - 128).
+    dtype: element type in the file; "uint8" is kept as int8 (value - 128), "int16" of a stream as int32.
     """
 
     tensor: str
@@ -32,9 +33,14 @@ class Value:
         return self.layout.shape
 
 
+_NORMAL = 2.0**-60
+"""Multiples, up to 2^16, of scales from this to its reciprocal are normal numbers of float32, and so are quotients."""
+
+
 @dataclass(frozen=True)
 class Quant:
-    """Quantisation of an activation: per tensor, zero point already moved to int8 for uint8 files."""
+    """Quantisation of an activation: per tensor, zero point already moved to int8 for uint8 files; or that of a stream,
+    a tensor of 16 bits, which has a power of two and no zero point."""
 
     scale: np.float32
     zero_point: int
@@ -51,6 +57,25 @@ class Quant:
         if not np.isfinite(real) or real <= 0:
             raise NetworkError(f"{where}: scale must be positive and finite, not {real}")
         return cls(real, int(zero.ravel()[0]) - (128 if zero.dtype == np.uint8 else 0), str(zero.dtype))
+
+    @classmethod
+    def of_stream(cls, scale: Array | None, zero: Array | None) -> Quant | None:
+        """From the file's constants; None if it is not a stream's."""
+        if scale is None or zero is None or zero.dtype != np.int16 or scale.size != 1 or zero.size != 1 or zero.any():
+            return None
+        real = np.float32(scale.ravel()[0])
+        known = frexp(float(real))[0] == 0.5 and _NORMAL <= real <= 1 / _NORMAL
+        return cls(real, 0, str(zero.dtype)) if known else None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is a stream's."""
+        return self.dtype == "int16"
+
+    @property
+    def inside(self) -> str:
+        """The element type of the graph's tensor."""
+        return "int32" if self.is_wide else "int8"
 
 
 def in_file(levels: NDArray[np.int8], quant: Quant) -> Array:
@@ -91,7 +116,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Source:
-    """An int8 tensor with its meaning: an operand of an integer operator, or a dequantised float name."""
+    """A tensor with its meaning: an operand of an integer operator, or a dequantised float name."""
 
     value: Value
     quant: Quant
@@ -112,6 +137,11 @@ class Constant:
         if self.values.dtype != self.zero_point.dtype:
             return None
         return Quant.of(self.scale, self.zero_point, "a constant")
+
+    @property
+    def stream(self) -> Quant | None:
+        """Its quantisation as that of a stream; None if it is not one."""
+        return Quant.of_stream(self.scale, self.zero_point) if self.values.dtype == self.zero_point.dtype else None
 
     def real(self) -> NDArray[np.float32]:
         """The float array it stands for."""

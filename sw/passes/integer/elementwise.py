@@ -36,7 +36,7 @@ def function_of(tensors: Mapping[str, ir.Tensor], node: ir.Node) -> Values | Non
     match node:
         case ir.Table():
             return node.values
-        case ir.Rescale():
+        case ir.Rescale(own=None):
             return reference.rescale(node, CODES)
         case ir.MaxPool() | ir.AvgPool() if node.kernel == node.stride == (1, 1) and not any(node.pads):
             if tensors[node.inputs[0]].shape == tensors[node.outputs[0]].shape:
@@ -79,9 +79,9 @@ def tabulate(graph: ir.Graph) -> ir.Graph:
 
 def _tabulated(graph: ir.Graph, made: dict[str, ir.Node], node: ir.Elementwise) -> ir.Node:
     (a, left), (b, right) = (_expressed(graph, made, name) for name in node.inputs)
-    shape = graph.tensors[node.outputs[0]].shape
-    variable = a or b
-    if variable is None or b not in (None, variable) or graph.tensors[variable].shape != shape:
+    out = graph.tensors[node.outputs[0]]
+    shape, variable = out.shape, a or b
+    if out.dtype != "int8" or variable is None or b not in (None, variable) or graph.tensors[variable].shape != shape:
         return node
     values = reference.elementwise(node, left, right)
     return ir.Table(name=node.name, inputs=(variable,), outputs=node.outputs, values=values, kind=node.op)

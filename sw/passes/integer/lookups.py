@@ -54,7 +54,7 @@ class _Picks:
     def behind(self, node: ir.Host) -> ir.Host | None:
         """What picks the results of a node that reads what is picked; None where that depends on more than a value."""
         payload = node.payload
-        if isinstance(payload, Quantize):
+        if isinstance(payload, Quantize) and not payload.wide:
             return self._of(node, lambda table: _by_parts(payload, table), TensorProto.INT8)
         if isinstance(payload, FloatNorm) and self._has_rows(payload):
             return self._of(node, lambda table: _rows_of(payload, table), TensorProto.FLOAT)

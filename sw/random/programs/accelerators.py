@@ -45,6 +45,8 @@ def random_config(rng: random.Random, *, vector: bool | None = None) -> Config:
             )
         except ConfigError:
             continue
+        if config.norm and config.elementwise and config.outstanding > 1:
+            config = config.replace(norm_bits=16)
         return with_rows(config, 4) if config.softmax and banks % 6 == 0 else config
 
 

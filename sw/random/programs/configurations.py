@@ -73,6 +73,7 @@ def configurations(seed: int, count: int) -> list[Config]:
     """
     names = "configurations", "softmax", "norm", "rows at once", "rows of a norm", "rows of a kernel", "result pairs"
     rng, more, norms, rows, rows_of_norm, rows_of_kernel, results = (random.Random(f"{name} {seed}") for name in names)
+    norm_bits = random.Random(f"norm bits {seed}")
     decks: dict[str, list[Any]] = {name: [] for name in VALUES}
     found: dict[int, Config] = {}
     while len(found) < count:
@@ -83,6 +84,7 @@ def configurations(seed: int, count: int) -> list[Config]:
             drawn[name] = decks[name].pop()
         softmax = more.choice((0, 0, 1)) * rows.choice((1, 2, 4))
         drawn |= {"softmax": softmax, "norm": norms.choice((0, 0, 1)) * rows_of_norm.choice((1, 4))}
+        drawn["norm_bits"] = norm_bits.choice((8, 16, 16, 16))
         drawn["kernel_rows"] = min(rows_of_kernel.randint(1, 3), max(1, drawn["lanes"][0] // 3))
         drawn["result_pairs"] = results.random() < 0.7
         config = _config(drawn)
@@ -106,6 +108,8 @@ def _config(drawn: dict[str, Any]) -> Config | None:
             drawn[name] = min(drawn[name], most)
     if not drawn.pop("vector"):
         drawn |= dict.fromkeys(VECTOR_FEATURES, False) | {"softmax": 0, "norm": 0}
+    if not (drawn["norm"] and drawn["elementwise"]):
+        drawn["norm_bits"] = 8
     rows = drawn.pop("softmax")
     try:
         config = Config(ic_lanes=ic, oc_lanes=oc, sram=drawn["banks"] * bank, softmax=min(1, rows), **drawn)

@@ -143,7 +143,7 @@ def _add_operation(builder: Builder, op: Op) -> None:
     passes, operands = bool(INSTRUCTIONS[op].passes), ["IN", "B"]
     if passes and rng.random() < 0.8:
         operands.remove("B")
-        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
+        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, op, values)
         table = made[: values["B_BYTES"]]
         builder.load(builder.constant(table), values["B_ADDR"], len(table))
     share = 0.8 if passes else 0.4

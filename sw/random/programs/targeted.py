@@ -16,6 +16,8 @@ from dovetail.sw.random.programs.walks import DATA_BYTES, MASK, sequence
 Target = tuple[Op, Cause]
 
 _TRIES = 300
+_RARE = {"softmax": 2, "norm": 2, "norm16": 6}
+"""How many times as often the causes are tried of operations that few of many configurations have, by their feature."""
 
 
 def checks_of(op: Op) -> Iterator[Cause]:
@@ -42,7 +44,9 @@ def targets(config: Config) -> list[Target]:
     found += [(op, Cause.REGISTER) for op in (Op.CFG, Op.SYNC)]
     if not config.vector:
         found += [(op, Cause.UNIT_ABSENT) for op in (Op.CFG, Op.SYNC)]
-    return found + [(op, cause) for op in operations(config) for cause in checks_of(op)]
+    for op in operations(config):
+        found += [(op, cause) for cause in checks_of(op)] * _RARE.get(INSTRUCTIONS[op].feature or "", 1)
+    return found
 
 
 def targeted_program(rng: random.Random, config: Config, target: Target) -> RandomProgram | None:

@@ -68,7 +68,7 @@ def vector_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     }
     if op == Op.SOFTMAX:
         values |= _softmax(rng, read)
-    if op == Op.NORM:
+    if row.records:
         epsilon = rng.choice((0, 1, 1, 1)) * rng.getrandbits(rng.randint(1, EPSILON_BITS))
         if epsilon % 4:  # no larger than the variance: what is much larger makes all elements alike
             epsilon %= 1 << EPSILON_FRACTION + 10 + 2 * read.bit_length()
@@ -120,13 +120,14 @@ def softmax_table(rng: random.Random, values: Registers) -> bytes:
     return table.tobytes()
 
 
-def norm_records(rng: random.Random, config: Config, values: Registers) -> bytes:
-    """Records for NORM: mostly gains that make int8 of a normalised element, some of any kind."""
+def norm_records(rng: random.Random, config: Config, op: Op, values: Registers) -> bytes:
+    """Records for a norm: mostly gains that make a result of as many bits as it has, some of any kind."""
     channels, wild = (values["BLOCKS"] & 0xFFFF) * config.vector_lanes, rng.random() < 0.2
+    more = 8 * INSTRUCTIONS[op].int32_output
     made = NormRecords(
         bias=np.array([rng.randint(-(1 << 31), MASK >> 1) >> rng.randint(8, 20) * (not wild) for _ in range(channels)]),
         mult=np.array([rng.getrandbits(24) | (not wild) << 23 for _ in range(channels)]),
-        shift=np.array([rng.randint(-32, 31) if wild else rng.randint(-15, -10) for _ in range(channels)]),
+        shift=np.array([rng.randint(-32, 31) if wild else rng.randint(-15, -10) + more for _ in range(channels)]),
         negative=np.array([rng.random() < 0.3 for _ in range(channels)]),
     )
     return made.pack(config.vector_lanes)

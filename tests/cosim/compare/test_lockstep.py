@@ -41,6 +41,9 @@ LARGE = {
         depthwise="none",
     ),
     "norm": Config(ic_lanes=2, oc_lanes=4, sram="32 KiB", pooling=False, elementwise=False, activation=False, norm=1),
+    "norm of 16 bits": Config(
+        ic_lanes=2, oc_lanes=4, sram="64 KiB", pooling=False, activation=False, norm=4, norm_bits=16, vector_lanes=3
+    ),
     # Old sums of DEPTH_CONV in several words of each of several sets of weights.
     "words and sets": Config(ic_lanes=2, oc_lanes=8, pixel_lanes=2, sram="64 KiB", banks=4, bus=32),
     "vector lanes": Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2, sram="64 KiB", banks=4, vector_lanes=24),

@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from dovetail.cosim.compare.networks import verify
@@ -17,6 +18,7 @@ from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import compile_network
 from tests.cosim.compare.test_lockstep import SMALL as CONFIGS
 from tests.slow import slow
+from tests.sw.streams import post_norm, pre_norm, random_stream
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 TINY = {
@@ -95,6 +97,15 @@ def test_random_networks(config: Config, seeds: range, build_cache: Path) -> Non
         x = {port.name: rng.integers(-128, 128, port.shape).astype(np.int8) for port in graph.inputs}
         (verdict,) = verify(compiled, [x], cache=build_cache)
         assert verdict.equal, f"seed {seed}: {verdict.first_difference}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 4])
+def test_residual_streams_of_16_bits(rows: int, tmp_path: Path, build_cache: Path) -> None:
+    config = Config(ic_lanes=4, oc_lanes=4, sram="64 KiB", softmax=1, norm=rows, norm_bits=16)
+    for number, model in enumerate((pre_norm(), post_norm(50, 7), *map(random_stream, range(20)))):
+        onnx.save(model, tmp_path / f"{number}.onnx")
+        lockstep(str(tmp_path / f"{number}.onnx"), config, build_cache)
 
 
 @pytest.mark.slow

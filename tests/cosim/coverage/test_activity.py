@@ -51,7 +51,9 @@ def rtl_events(engine: RtlEngine, verilog: Mapping[str, list[str]]) -> dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [WHOLE.replace(softmax=2), WIDE.replace(softmax=1, norm=1)], ids=["whole", "wide"])
+@pytest.mark.parametrize(
+    "config", [WHOLE.replace(softmax=2), WIDE.replace(softmax=1, norm=1, norm_bits=16)], ids=["whole", "wide"]
+)
 def test_random_programs(config: Config, build_cache: Path) -> None:
     engine = RtlEngine(config, cache=build_cache, coverage=COVERAGE[:1])
     verilog = {name: text.splitlines() for name, text in accelerator_design(config).verilog.items()}

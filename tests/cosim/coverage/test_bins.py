@@ -70,6 +70,7 @@ def test_bins_follow_the_tables() -> None:
         *FEATURES,
         "softmax",
         "norm",
+        "norm_bits",
         "depthwise",
         "bus",
         "pixel_lanes",

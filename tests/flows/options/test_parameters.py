@@ -29,7 +29,7 @@ def test_no_flags_is_the_default() -> None:
 
 
 def test_every_parameter_of_the_configuration_has_a_flag() -> None:
-    hardware = set(Config(pixel_lanes=2, softmax=1, norm=1, parameters=1).to_dict()) - {"memory"}
+    hardware = set(Config(pixel_lanes=2, softmax=1, norm=1, norm_bits=16, parameters=1).to_dict()) - {"memory"}
     names = hardware | set(vars(MemoryTiming())) | {"pe", "dataflow", "extensions"}
     assert set(parameters.SETTINGS) == names | {"lanes", "memory_model"}
 

@@ -7,11 +7,12 @@ import pytest
 from amaranth import signed, unsigned
 from amaranth.sim import Simulator
 
-from dovetail.hw.vector.norm import SQUARES, SUM, RowRoot, RowSum
+from dovetail.hw.vector.norm import RowRoot, RowSum, row_squares, row_sum
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.instructions.table import Cause, Op
-from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm_epsilon
+from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm16, norm_epsilon
+from dovetail.isa.numerics.rounding import clamp_to_16, clamp_to_int8
 from dovetail.isa.numerics.vector import VectorOperation
 from tests.hw.vector.test_unit import config_of, vec, verify
 from tests.slow import slow
@@ -22,7 +23,12 @@ def test_sums_of_rows(lanes: int, rows: int) -> None:
     """Rows of one to nine steps, with holes between the steps: each total is there LATENCY cycles after its last, of
     rows that take turns with the last one of the last row."""
     rng = np.random.default_rng(lanes)
-    for element, total, low, high in ((signed(8), SUM, -128, 128), (unsigned(16), SQUARES, 0, 1 << 16)):
+    for element, total, low, high in (
+        (signed(8), row_sum(8), -128, 128),
+        (unsigned(16), row_squares(8), 0, 1 << 16),
+        (signed(16), row_sum(16), -(1 << 15), 1 << 15),
+        (unsigned(32), row_squares(16), 0, 1 << 32),
+    ):
         block = RowSum(lanes=lanes, rows=rows, element=element, total=total)
         steps: list[tuple[int, bool, list[int], list[int]]] = []
         for _ in range(12):
@@ -64,20 +70,27 @@ def test_sums_of_rows(lanes: int, rows: int) -> None:
         simulator.run()
 
 
-def test_root_and_reciprocal_of_rows() -> None:
-    """Every result of rows of any length and spread, LATENCY cycles after the start, and that they stay."""
+@pytest.mark.parametrize(("built", "bits"), [(8, 8), (16, 8), (16, 16)])
+def test_root_and_reciprocal_of_rows(built: int, bits: int) -> None:
+    """Every result of rows of any length and spread, ``latency`` cycles after the start, and that they stay; of 8-bit
+    rows also where there are 16-bit ones."""
     rng = np.random.default_rng(5)
-    block = RowRoot()
+    block = RowRoot(built)
+    most = (1 << bits - 1) - 1
+    spreads = [0, 0.02, 1, 30, 400, *((8000, 50000) if bits > 8 else ())]
 
     async def bench(ctx: Any) -> None:
         for case in range(90):
             n = int(rng.choice(np.array([1, 2, 3, 5, 64, 200, 2048, 2049, 4095, 4096, rng.integers(1, 4097)])))
-            rms, zero = bool(case % 3 == 0), int(rng.integers(-128, 128))
+            rms, zero = bool(case % 3 == 0), int(rng.integers(-128, 128)) if bits == 8 else 0
             epsilon = int(rng.choice(np.array([0, 1, rng.integers(1 << 40), rng.integers(1 << 56), (1 << 56) - 1])))
-            row = np.clip(rng.normal(zero, rng.choice([0, 0.02, 1, 30, 400]), n).round(), -128, 127).astype(np.int64)
+            row = np.clip(rng.normal(zero, rng.choice(spreads), n).round(), -most - 1, most).astype(np.int64)
             if case < 4:
-                row[:] = (-128, 127)[case % 2]
-            known = NormRows.of(row[None] - (zero if rms else 0), epsilon, rms=rms)
+                row[:] = (-most - 1, most)[case % 2]
+            if 4 <= case < 8:
+                row[1:] = (most, -most - 1)[case % 2]
+                row[0] = (-most - 1, most)[case % 2]
+            known = NormRows.of(row[None] - (zero if rms else 0), epsilon, rms=rms, bits=bits)
             for name, value in {
                 "sum": row.sum(),
                 "squares": ((row - (zero if rms else 0)) ** 2).sum(),
@@ -86,10 +99,12 @@ def test_root_and_reciprocal_of_rows() -> None:
                 "rms": rms,
             }.items():
                 ctx.set(getattr(block, name), int(value))
+            if built > 8:
+                ctx.set(block.wide, bits > 8)
             ctx.set(block.start, 1)
             await ctx.tick()
             ctx.set(block.start, 0)
-            await ctx.tick().repeat(block.LATENCY - 1)
+            await ctx.tick().repeat(block.latency(bits) - 1)
             for _ in range(3):
                 found = [ctx.get(value) for value in (block.mean, block.factor, block.offset)]
                 assert found == [int(value.item()) for value in (known.mean, known.factor, known.offset)], case
@@ -105,19 +120,23 @@ def test_root_and_reciprocal_of_rows() -> None:
 
 def test_lanes_of_a_sum() -> None:
     with pytest.raises(ValueError, match=r"^lanes must be 1\.\.16, not 17$"):
-        RowSum(lanes=17, element=signed(8), total=SUM)
+        RowSum(lanes=17, element=signed(8), total=row_sum(8))
 
 
-def test_norm_in_the_lanes() -> None:
-    """Rows and records of any kind, also such as no row has: results of every element, and products of the first pass.
+@pytest.mark.parametrize(("built", "bits", "wide"), [(8, 8, False), (16, 8, False), (16, 16, False), (16, 16, True)])
+def test_norm_in_the_lanes(built: int, bits: int, wide: bool) -> None:
+    """Rows and records of any kind, also such as no row has: results of every element, and products of the first pass,
+    of rows of so many ``bits`` in lanes that are ``built`` for so many; ``wide`` results have 16.
 
     Each row is a batch: its first cycle has products, the others are blocks of channels. What is known of the row is
     there with its blocks only, a cycle later.
     """
     rng = np.random.default_rng(11)
     lanes, blocks = 3, 7
-    lane = VectorLane(lanes=lanes)
+    lane = VectorLane(lanes=lanes, bits=built)
     n = lanes * blocks
+    most = (1 << bits - 1) - 1
+    spreads = [0, 0.5, 10, 300, *((3000, 60000) if bits > 8 else ())]
 
     def word(values: Any, width: int) -> int:
         return sum((int(v) & (1 << width) - 1) << width * i for i, v in enumerate(values))
@@ -125,20 +144,30 @@ def test_norm_in_the_lanes() -> None:
     async def bench(ctx: Any) -> None:
         for case in range(120):
             zero, zero_out = (int(v) for v in rng.integers(-128, 128, 2))
+            zero *= bits == 8
             lo, hi = sorted(int(v) for v in rng.integers(-128, 128, 2)) if case % 4 == 0 else (-128, 127)
-            row = np.clip(rng.normal(zero, rng.choice([0, 0.5, 10, 300]), n).round(), -128, 127).astype(np.int8)
+            row = np.clip(rng.normal(zero, rng.choice(spreads), n).round(), -most - 1, most).astype(np.int16)
+            if case % 7 == 6:
+                row[:], row[0] = most, -most - 1
             epsilon = int(rng.integers(1 << int(rng.integers(1, 57))))
-            rows = NormRows.of(row[None].astype(np.int64), epsilon, rms=False)
+            rows = NormRows.of(row[None].astype(np.int64), epsilon, rms=False, bits=bits)
             records = NormRecords(
                 bias=rng.integers(-(1 << 31), 1 << 31, n) >> rng.integers(0, 31, n),
                 mult=rng.integers(1 << 24, size=n) | (rng.integers(0, 2, n) << 23),
-                shift=rng.integers(-32, 32, n) if case % 5 == 0 else rng.integers(-20, -8, n),
+                shift=rng.integers(-32, 32, n) if case % 5 == 0 else rng.integers(-20, -8, n) + 8 * wide,
                 negative=rng.integers(0, 2, n) == 1,
             )
-            expected = norm(row, 0, epsilon, records, zero_out, lo, hi, rms=False)
+            if bits == 8:
+                expected: Any = norm(row.astype(np.int8), 0, epsilon, records, zero_out, lo, hi, rms=False)
+            elif wide:
+                expected = clamp_to_16(norm16(row, epsilon, records, rms=False))
+            else:
+                expected = clamp_to_int8(norm16(row, epsilon, records, rms=False) + zero_out, lo, hi)
             stream = np.frombuffer(records.pack(lanes), "<u4").reshape(blocks, 2, lanes)
             fields = dict.fromkeys(VECTOR_PARAMS.members, 0)
             fields |= {"operation": int(VectorOperation.NORM), "rounding": case % 2, "za": zero, "zb": zero}
+            if built > 8:
+                ctx.set(lane.to_wide, wide)
             ctx.set(lane.params, fields | {"zy": zero_out, "lo": lo, "hi": hi, "mult_out": 77, "mult_b": 99})
             of_row = {name: int(getattr(rows, name).item()) for name in ("mean", "factor", "offset", "right")}
             of_another = {"mean": 5, "factor": 12345, "offset": 54321, "right": 11}
@@ -146,10 +175,10 @@ def test_norm_in_the_lanes() -> None:
             for cycle in range(1 + blocks + lane.LATENCY):
                 if cycle == lane.PRODUCTS:
                     squares = (row[:lanes].astype(int) - zero) ** 2
-                    assert ctx.get(lane.products) == word(squares, 16)
+                    assert ctx.get(lane.products) == word(squares, 2 * built)
                 if cycle > lane.LATENCY:
                     block = cycle - lane.LATENCY - 1
-                    assert ctx.get(lane.result) == word(expected[block * lanes :][:lanes], 8), (case, block)
+                    assert ctx.get(lane.result) == word(expected[block * lanes :][:lanes], built), (case, block)
                 ctx.set(lane.product, cycle == 0)
                 ctx.set(lane.row, of_row if 1 <= cycle - lane.ROW <= blocks else of_another)
                 for port, after, values in (
@@ -159,15 +188,55 @@ def test_norm_in_the_lanes() -> None:
                 ):
                     block = cycle - 1 - after
                     known = row[:lanes] if cycle == 0 and after == 0 else values[block] if 0 <= block < blocks else None
-                    width = 8 if after == 0 else 32
+                    width = built if after == 0 else 32
                     ctx.set(port, word(known, width) if known is not None else int(rng.integers(1 << 24)))
-                ctx.set(lane.b, word(row[:lanes], 8) if cycle == 0 else int(rng.integers(1 << 24)))
+                ctx.set(lane.b, word(row[:lanes], built) if cycle == 0 else int(rng.integers(1 << 24)))
                 await ctx.tick()
 
     simulator = Simulator(lane)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+
+
+@pytest.mark.parametrize("at_once", [1, slow(4)])
+def test_rows_of_16_bits(at_once: int) -> None:
+    """Rows of any spread, one of them constant, one of nearly the whole range; the upper halves of their words do not
+    count. Results of 8 and of 16 bits are the reals', but for their error."""
+    config, rng = config_of(4, norm=at_once, norm_bits=16), np.random.default_rng(8)
+    memory, jobs, wanted, at = bytearray(rng.bytes(config.sram)), [], [], 0
+    for n, rows, layer in ((64, 4, 1), (191, 2, 1), (66, 3, 0), (5, 3, 1), (1, 1, 0)):
+        spread = np.array([60, 12000, 0, 300])[:rows, None]
+        x = np.clip(rng.normal(spread, spread, (rows, n)).round(), -32768, 32767).astype(np.int64)
+        words = (x & 0xFFFF | rng.integers(0, 1 << 16, x.shape) << 16).astype("<u4").tobytes()
+        gain, offset = rng.normal(1, 0.3, n).astype(np.float32), rng.normal(0, 0.5, n).astype(np.float32) * layer
+        scale_in = 2.0**-9
+        reals = x * scale_in - layer * (x * scale_in).mean(axis=1, keepdims=True)
+        normal = gain.astype(float) * reals / np.sqrt((reals**2).mean(axis=1, keepdims=True) + 1e-5) + offset
+        for op, scale, size in ((Op.NORM16, 0.03, 1), (Op.NORM16_WIDE, 2.0**-11, 4)):
+            records, epsilon = NormRecords.of(gain, offset, scale).pack(4), norm_epsilon(n, 1e-5, scale_in, 16)
+            start = at + len(words)
+            target = start + len(records)
+            memory[at:target] = words + records
+            registers = {"IN_ADDR": at, "IN_BYTES": len(words), "ROW_BYTES": len(words), "IN_ROWS": 1, "X_STEP": 4 * n}
+            registers |= {"OUT_ADDR": target, "OUT_BYTES": rows * n * size, "OUT_X_STEP": n * size}
+            registers |= {"B_ADDR": start, "B_BYTES": len(records)}
+            registers |= {
+                "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+                "TILE": vec("TILE", height=1, width=rows),
+                "BLOCKS": vec("BLOCKS", count=ceil_div(n, 4), last=(n - 1) % 4 + 1),
+                "QUANT": vec("QUANT", zero_in=-3, zero_out=0, lo=-128, hi=127),
+                "MODE": vec("MODE", rounding=0, average=0, requantise=0, subtract=layer),
+                "SUM_BIAS": epsilon & 0xFFFF_FFFF,
+                "B_MULT": epsilon >> 32,
+            }
+            jobs.append((op, registers))
+            wanted.append((target, "<i4" if size == 4 else "i1", normal / scale))
+            at = target + rows * n * size
+    for result, (target, kind, exact) in zip(verify(config, jobs, memory=bytes(memory)), wanted, strict=True):
+        made = np.frombuffer(result.memory, kind, exact.size, target).reshape(exact.shape)
+        bounds = (-128, 127) if kind == "i1" else (-32768, 32767)
+        assert np.abs(made - np.clip(exact, *bounds)).max() < (0.51 if kind == "i1" else 0.6)
 
 
 @pytest.mark.parametrize(

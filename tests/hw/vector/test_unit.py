@@ -23,14 +23,14 @@ from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, 
 from dovetail.isa.numerics.add import add_integer, onnx_sum, tflite_sum
 from dovetail.isa.numerics.average import average_magic, average_product
 from dovetail.isa.numerics.multiplier import encode_multiplier
-from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.requantise import requantise_integer, requantise_wide
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.isa.timing.memory import SRAM_READ
 from dovetail.isa.timing.sequencer import CHECK
 from dovetail.isa.timing.vector import groups_of, rows_at_once, vector_duration
 from tests.hw.benches import offer_register
-from tests.norm import normed
+from tests.norm import normed, normed16
 from tests.slow import slow
 from tests.softmax import shares
 
@@ -161,7 +161,10 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
 
         row, records = [operand_a(oy, ox, 0, 0, c) for c in range(n)], [(word(0, c), word(1, c)) for c in range(n)]
         epsilon = r["SUM_BIAS"] % WORD | r["B_MULT"] % (1 << 24) << 32
-        return normed(row, records, **quant, epsilon=epsilon, rms=not view["MODE", "subtract"])
+        rest: dict[str, Any] = quant | {"epsilon": epsilon, "rms": not view["MODE", "subtract"]}
+        if op == Op.NORM:
+            return normed(row, records, **rest)
+        return normed16(row, records, wide=op == Op.NORM16_WIDE, **rest)
 
     def value(oy: int, ox: int, c: int) -> int:
         if op == Op.POOL:
@@ -200,8 +203,10 @@ def oracle(config: Config, op: Op, registers: Registers, memory: bytes) -> bytes
                 return floor(abs(exact) + Fraction(1, 2)) * (1 if exact > 0 else -1)
             case Op.SOFTMAX:
                 return softmax(oy, ox)[c]
-            case Op.NORM:
+            case Op.NORM | Op.NORM16 | Op.NORM16_WIDE:
                 return norm(oy, ox)[c]
+            case Op.WIDEN:
+                return int(requantise_wide(difference, r["OUT_MULT"], shift["out"], rounding))
             case Op.REQUANT:
                 return requantise(biased, r["OUT_MULT"], shift["out"])
         raise AssertionError(op)
@@ -621,9 +626,10 @@ def test_addition(lanes: int, rounding: Rounding) -> None:
 
 
 @pytest.mark.parametrize("rounding", list(Rounding))
-def test_rescaled_operands(rounding: Rounding) -> None:
+@pytest.mark.parametrize("more", [{}, {"norm": 1, "norm_bits": 16}], ids=["8 bits", "16 bits"])
+def test_rescaled_operands(rounding: Rounding, more: dict[str, int]) -> None:
     """Multipliers as networks have them: results take many values."""
-    config = config_of(3)
+    config = config_of(3, **more)
     params = add_params(rounding)
     sums = {name: addition(config, 7, params)[name] for name in ("A_MULT", "B_MULT", "OUT_MULT", "SHIFTS", "QUANT")}
     jobs = [
@@ -651,6 +657,21 @@ def test_rescaled_operands(rounding: Rounding) -> None:
     for (op, registers), result in zip(jobs, verify(config, jobs), strict=True):
         start = registers["OUT_ADDR"]
         assert len(set(result.memory[start : start + 60])) > 20, op
+
+
+@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("real", [1.5, 77.7, 128.5, 12345.5 / 101, 12346.5 / 101, 3.0e4])
+def test_every_byte_to_16_bits(rounding: Rounding, real: float) -> None:
+    """Ties, also such as the product's rounding to 24 bits makes, and what saturates."""
+    config = config_of(4, norm=1, norm_bits=16)
+    registers = addition(config, 256, add_params(rounding), OUT_BYTES=1024) | scaling(rounding, real)
+    registers |= {"QUANT": vec("QUANT", zero_in=-7, zero_out=9, lo=-3, hi=5), "B_BYTES": 1, "B_ADDR": 0}
+    memory = bytearray(config.sram)
+    memory[registers["IN_ADDR"] : registers["IN_ADDR"] + 256] = bytes(range(256))
+    (result,) = verify(config, [(Op.WIDEN, registers)], memory=bytes(memory))
+    made = np.frombuffer(result.memory[registers["OUT_ADDR"] :][:1024], "<i4")
+    exact = (np.arange(256, dtype=np.uint8).view(np.int8).astype(int) + 7) * float(np.float32(real))
+    assert np.abs(made - np.clip(exact, -32768, 32767)).max() < 0.5 + 2**-9
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 4])
@@ -884,7 +905,7 @@ def random_registers(config: Config, rng: np.random.Generator, op: Op) -> Regist
     ],
 )
 def test_any_registers(lanes: int, softmax: int, norm: int) -> None:
-    config = config_of(lanes, softmax=softmax, norm=norm)
+    config = config_of(lanes, softmax=softmax, norm=norm, norm_bits=16)
     rng = np.random.default_rng(40 + lanes)
     ops = [Op.POOL, *OPS] * 2
     verify(config, [(op, random_registers(config, rng, op)) for op in ops], seed=lanes)
@@ -943,7 +964,7 @@ class VerilatedBench(Bench):
 @pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "softmax", "norm"), [(1, 1, 4), (7, 2, 1), (8, 1, 4), (16, 4, 4)])
 def test_any_registers_under_verilator(lanes: int, softmax: int, norm: int, build_cache: Path) -> None:
-    config = config_of(lanes, softmax=softmax, norm=norm)
+    config = config_of(lanes, softmax=softmax, norm=norm, norm_bits=16)
     rng = np.random.default_rng(900 + lanes)
     bench = VerilatedBench(config, build_cache)
     for seed in range(20):

@@ -204,11 +204,14 @@ def test_requantiser_lanes_keep_up_with_depthwise_layers(lanes: tuple[int, int, 
         (
             {"lanes": 8},
             "unknown parameter 'lanes'; known: activation, banks, bus, dataflow, depthwise,"
-            " elementwise, extensions, ic_lanes, kernel_rows, matmul, memory, norm, oc_lanes, outstanding, parameters,"
-            " pe, pixel_lanes, pooling, requant_lanes, serial, softmax, sram, stripe, vector_lanes",
+            " elementwise, extensions, ic_lanes, kernel_rows, matmul, memory, norm, norm_bits, oc_lanes, outstanding,"
+            " parameters, pe, pixel_lanes, pooling, requant_lanes, serial, softmax, sram, stripe, vector_lanes",
         ),
         ({"memory": 3}, 'memory must be a table or a name such as "fixed", not 3'),
         ({"sram": "17 KiB", "banks": 4}, "sram must be 32 KiB..256 MiB, not 17 KiB"),
+        ({"norm_bits": 16}, "norm_bits = 16 needs norm and elementwise"),
+        ({"norm_bits": 16, "norm": 1, "elementwise": False}, "norm_bits = 16 needs norm and elementwise"),
+        ({"norm_bits": 12}, "norm_bits must be one of 8, 16, not 12"),
         ({"banks": 3}, "banks must be 4..32, not 3"),
         ({"banks": 12}, "sram / banks must be a power of two, not 256 KiB / 12"),
         (

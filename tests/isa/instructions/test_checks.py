@@ -8,13 +8,17 @@ from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions, result_pairs_of
 from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
 
-CONFIG = Config(ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=1)
+CONFIG = Config(
+    ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=1, norm_bits=16
+)
 BANK = CONFIG.bank_bytes
 
 OPERATIONS = [op for op, row in INSTRUCTIONS.items() if row.unit is not None]
 COMPUTE = [op for op in OPERATIONS if INSTRUCTIONS[op].unit in (Unit.ARRAY, Unit.VECTOR)]
 ARRAY = [op for op in COMPUTE if INSTRUCTIONS[op].unit == Unit.ARRAY]
-WITH_B = [Op.MAT_MUL, Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, Op.NORM]
+OF_16_BITS = [Op.WIDEN, Op.NORM16, Op.NORM16_WIDE]
+NORMS = [Op.NORM, Op.NORM16, Op.NORM16_WIDE]
+WITH_B = [Op.MAT_MUL, Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, *NORMS]
 """Operations that read region B."""
 
 
@@ -294,22 +298,26 @@ def test_claims(op: Op) -> None:
         ("pooling", [Op.POOL]),
         (
             "elementwise",
-            [Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT],
+            [Op.E_ADD, Op.E_MUL, Op.E_ABS, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT, *OF_16_BITS],
         ),
         ("activation", [Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT]),
         ("softmax", [Op.SOFTMAX]),
-        ("norm", [Op.NORM]),
+        ("norm", [Op.NORM, *OF_16_BITS]),
     ],
 )
 def test_a_feature_has_its_operations(feature: str, ops: list[Op]) -> None:
+    """Those of 16 bits need norms and element-wise operations."""
     nothing: Any = {feature: type(getattr(CONFIG, feature))(0)}
+    if feature in ("norm", "elementwise"):
+        nothing["norm_bits"] = 8
     assert {op for op in OPERATIONS if not has(CONFIG.replace(**nothing), op)} == set(ops)
 
 
 def test_copies_come_with_any_vector_unit() -> None:
-    nothing: dict[str, Any] = {"pooling": False, "elementwise": False, "activation": False, "softmax": 0, "norm": 0}
-    assert not has(CONFIG.replace(**nothing), Op.MOV)
-    assert all(has(CONFIG.replace(**nothing | {name: type(nothing[name])(1)}), Op.MOV) for name in nothing)
+    parts: dict[str, Any] = {"pooling": False, "elementwise": False, "activation": False, "softmax": 0, "norm": 0}
+    config = CONFIG.replace(norm_bits=8)
+    assert not has(config.replace(**parts), Op.MOV)
+    assert all(has(config.replace(**parts | {name: type(parts[name])(1)}), Op.MOV) for name in parts)
     assert not has(CONFIG.replace(depthwise="none"), Op.DEPTH_CONV)
     assert all(has(CONFIG, op) for op in INSTRUCTIONS)
 
@@ -318,5 +326,5 @@ def test_rows_have_up_to_4096_channels() -> None:
     """Whole blocks of them: with 3 lanes 1,365 blocks, 4,095 channels."""
     for blocks, cause in ((1365, Cause.NONE), (1366, Cause.TOO_LARGE)):
         count = pack(Unit.VECTOR, "BLOCKS", count=blocks, last=1)
-        assert [check(CONFIG, op, legal(op, BLOCKS=count)) for op in (Op.NORM, Op.SOFTMAX)] == [cause] * 2
+        assert [check(CONFIG, op, legal(op, BLOCKS=count)) for op in (*NORMS, Op.SOFTMAX)] == [cause] * 4
         assert check(CONFIG, Op.MOV, legal(Op.MOV, BLOCKS=count)) == Cause.NONE

@@ -145,6 +145,7 @@ def test_tables_are_complete() -> None:
     assert all(r.doc and all(f.doc for f in r.fields) for r in BY_NUMBER.values())
 
 
+NORMS = {Op.NORM, Op.NORM16, Op.NORM16_WIDE}
 ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
 
 
@@ -154,16 +155,19 @@ ARRAY_OPS = {Op.CONV, Op.CONV_RELU, Op.DEPTH_CONV, Op.MAT_MUL}
         ("taps", {*ARRAY_OPS, Op.POOL}),
         ("two_operands", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD}),
         ("looks_up", {Op.ACT_LUT, Op.SOFTMAX}),
-        ("passes", {Op.SOFTMAX, Op.NORM}),
-        ("records", {Op.NORM}),
-        ("int32_input", {Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}),
-        ("int32_output", {Op.E32_ADD, Op.E32_SHIFT}),
+        ("passes", {Op.SOFTMAX, *NORMS}),
+        ("records", NORMS),
+        ("int32_input", {Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT, Op.NORM16, Op.NORM16_WIDE}),
+        ("int32_output", {Op.E32_ADD, Op.E32_SHIFT, Op.WIDEN, Op.NORM16_WIDE}),
         ("depthwise", {Op.DEPTH_CONV}),
         ("matrix", {Op.MAT_MUL}),
         ("full_range", {Op.CONV}),
-        ("rescales", {Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU}),
+        ("rescales", {Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU, Op.WIDEN}),
         ("moves", {Op.DMA_READ, Op.DMA_WRITE}),
-        ("reads_b", {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, Op.NORM, Op.MAT_MUL}),
+        (
+            "reads_b",
+            {Op.E_ADD, Op.E_MUL, Op.C_MIN, Op.C_MAX, Op.E32_ADD, Op.ACT_LUT, Op.SOFTMAX, *NORMS, Op.MAT_MUL},
+        ),
     ],
 )
 def test_traits(trait: str, operations: set[Op]) -> None:

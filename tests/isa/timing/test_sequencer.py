@@ -48,6 +48,7 @@ FEATURES = {
     "activation": {Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT},
     "softmax": {Op.SOFTMAX},
     "norm": {Op.NORM},
+    "norm16": {Op.WIDEN, Op.NORM16, Op.NORM16_WIDE},
 }
 """Operations that a configuration may lack."""
 
@@ -389,6 +390,7 @@ def test_decoding_agrees_with_decode(absent: tuple[str, ...]) -> None:
     rng = random.Random(5)
     built = {name: name not in absent for name in FEATURES if name != "depth_conv"}
     rows = {name: int(built.pop(name)) for name in ("softmax", "norm")}
+    rows["norm_bits"] = 16 if built.pop("norm16") and rows["norm"] and built["elementwise"] else 8
     config = Config().replace(**built, **rows)
     if "depth_conv" in absent:
         config = config.replace(depthwise="none")

@@ -75,6 +75,13 @@ def test_norm_reads_a_row_twice_and_its_records_once(channels: int, cycles: int,
     assert found == CHECK + 16 * cycles - 7 + to_end(SCALING)
 
 
+@pytest.mark.parametrize("op", [Op.NORM16, Op.NORM16_WIDE])
+def test_the_root_of_a_row_of_16_bits_takes_ten_cycles_more(op: Op) -> None:
+    config = Config(vector_lanes=8, norm=1, norm_bits=16)
+    durations = [vector_duration(config, each, groups=16, blocks=24, reads=1) for each in (Op.NORM, op)]
+    assert durations[1] == durations[0] + 16 * 10
+
+
 @pytest.mark.parametrize(("width", "groups"), [(1, 1), (4, 1), (5, 2), (99, 25)])
 def test_norm_of_four_rows_reads_records_once(width: int, groups: int) -> None:
     """Two words and four blocks take turns; one turn more than blocks. The last output is a turn's last step."""
@@ -100,6 +107,9 @@ def test_table_lanes(lanes: int, read: int) -> None:
         *((op, 1) for op in (Op.E_ABS, Op.ACT_RELU, Op.ACT_LRELU, Op.ACT_LUT, Op.MOV, Op.E32_SHIFT, Op.REQUANT)),
         (Op.SOFTMAX, 1),
         (Op.NORM, 1),
+        (Op.NORM16, 1),
+        (Op.NORM16_WIDE, 1),
+        (Op.WIDEN, 1),
         (Op.POOL, 6),
     ],
 )

@@ -11,7 +11,7 @@ from dovetail.sw.frontend.tflite import importer as tflite
 from dovetail.sw.host.norm import NORMS
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "operators.md"
-FOR_PROGRAMS = {Op.CONV, Op.E32_ADD, Op.E32_SHIFT, Op.REQUANT}
+FOR_PROGRAMS = {Op.CONV, Op.E32_SHIFT}
 """Instructions that no operator needs: CONV_RELU clamps to any range."""
 
 

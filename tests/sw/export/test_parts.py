@@ -28,6 +28,7 @@ from dovetail.sw.random.networks import RandomNet, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
 from tests.slow import slow
 from tests.sw.frontend.test_float_products import CHANNELS, DEPTH, Product
+from tests.sw.streams import post_norm, pre_norm, sums_only
 
 MODELS = Path(__file__).parents[4] / "shared" / "models" / "mlperf_tiny"
 CONFIG = Config(ic_lanes=8, oc_lanes=8, sram="128 KiB")
@@ -96,6 +97,19 @@ def test_instructions_in_the_place_of_host_nodes_are_written_as_in_the_file(tmp_
         assert not part["exact"]
         model = onnx.load_model(folder / part["file"])
         assert [node.op_type for node in model.graph.node].count("LayerNormalization") == norms
+
+
+@pytest.mark.parametrize("norm_bits", [8, 16])
+def test_streams_of_16_bits(norm_bits: int, tmp_path: Path) -> None:
+    for make in (pre_norm, post_norm, sums_only):
+        onnx.save(make(), tmp_path / "streams.onnx")
+        config = replace(CONFIG, softmax=1, norm=1, norm_bits=norm_bits)
+        compiled = compile_network(tmp_path / "streams.onnx", config, effort=0)
+        parts = exported(compiled, tmp_path / make.__name__)["parts"]
+        exact = make is sums_only or norm_bits == 8
+        assert all(part["exact"] for part in parts) == exact
+        if exact:
+            assert differing(compiled, tmp_path / make.__name__) == 0
 
 
 @pytest.mark.parametrize("seed", [slow(seed) if seed > 8 else seed for seed in range(1, 25, 2)])

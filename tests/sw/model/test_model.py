@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dovetail.isa.instructions.table import (
 )
 from dovetail.isa.numerics.add import add_integer
 from dovetail.isa.numerics.average import average_product
-from dovetail.isa.numerics.requantise import requantise_integer
+from dovetail.isa.numerics.requantise import requantise_integer, requantise_wide
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation, VectorParameters
 from dovetail.sw.model.accelerator import UNITS, Model
@@ -35,7 +36,7 @@ from dovetail.sw.random.programs.legal import legal_program
 from dovetail.sw.random.programs.registers import legal_registers, operations, strange_registers
 from dovetail.sw.random.programs.vector import norm_records, softmax_table
 from dovetail.sw.random.programs.walks import DATA_BYTES
-from tests.norm import normed
+from tests.norm import normed, normed16
 from tests.slow import slow
 from tests.softmax import shares
 
@@ -225,7 +226,7 @@ def softmax(machine: Machine, oy: int, ox: int, k: int) -> int:
     )[k]
 
 
-def norm(machine: Machine, oy: int, ox: int, k: int) -> int:
+def norm(machine: Machine, oy: int, ox: int, k: int, bits: int = 8, wide: bool = False) -> int:
     """Element k of a row, of which all are made."""
     v, lanes = machine.v, machine.config.vector_lanes
     n = (v["BLOCKS", "count"] - 1) * lanes + v["BLOCKS", "last"]
@@ -236,17 +237,26 @@ def norm(machine: Machine, oy: int, ox: int, k: int) -> int:
         return int.from_bytes(machine.sram[place : place + 4], "little") if offset + 4 <= v["B_BYTES"] else 0
 
     quant = {name: signed(v["QUANT", name], 8) for name in ("zero_in", "zero_out", "lo", "hi")}
-    row = [machine.byte(oy, ox, 0, 0, i) for i in range(n)]
     records = [(word(i, 0), word(i, 1)) for i in range(n)]
     epsilon = v["SUM_BIAS"] | v["B_MULT"] % (1 << 24) << 32
-    return normed(row, records, **quant, epsilon=epsilon, rms=not v["MODE", "subtract"])[k]
+    rest: dict[str, Any] = quant | {"epsilon": epsilon, "rms": not v["MODE", "subtract"]}
+    if bits == 8:
+        return normed([machine.byte(oy, ox, 0, 0, i) for i in range(n)], records, **rest)[k]
+    return normed16([machine.word(oy, ox, i) for i in range(n)], records, wide=wide, **rest)[k]
+
+
+def widened(machine: Machine, oy: int, ox: int, k: int) -> int:
+    v = machine.v
+    s = Scale(v)
+    x = machine.byte(oy, ox, 0, 0, k) - s.zero_in
+    return int(requantise_wide(x, v["OUT_MULT", "mult"], s.shift, s.rounding))
 
 
 def run_vector(machine: Machine, op: Op) -> None:
     config, v = machine.config, machine.v
     lanes = config.vector_lanes
     count, last = v["BLOCKS", "count"], v["BLOCKS", "last"]
-    item = 4 if op in (Op.E32_ADD, Op.E32_SHIFT) else 1
+    item = 4 if op in (Op.E32_ADD, Op.E32_SHIFT, Op.WIDEN, Op.NORM16_WIDE) else 1
     for oy in range(v["TILE", "height"]):
         for ox in range(v["TILE", "width"]):
             for block in range(count):
@@ -386,6 +396,9 @@ FORMULAS: dict[Op, Callable[[Machine, int, int, int], int]] = {
     Op.REQUANT: requantised,
     Op.SOFTMAX: softmax,
     Op.NORM: norm,
+    Op.WIDEN: widened,
+    Op.NORM16: partial(norm, bits=16),
+    Op.NORM16_WIDE: partial(norm, bits=16, wide=True),
 }
 """What VECTOR's operations make of an output pixel and channel, one by one."""
 
@@ -421,10 +434,13 @@ RUN: dict[Unit, Callable[[Machine, Op], None]] = {
 
 def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: bool = False) -> None:
     rng = random.Random(seed)
-    more: dict[Op, dict[str, Any]] = {Op.SOFTMAX: {"softmax": 1}, Op.NORM: {"norm": 1}}
-    config = random_config(rng, vector=True).replace(**more.get(op, {}))
+    feature = INSTRUCTIONS[op].feature
+    more = {"softmax": {"softmax": 1}, "norm": {"norm": 1}, "norm16": {"norm": 1, "norm_bits": 16}}.get(
+        feature or "", {}
+    )
+    config = random_config(rng, vector=True).replace(**more)
     while op not in operations(config) or config.macs_per_cycle > 300:
-        config = random_config(rng, vector=True).replace(**more.get(op, {}))
+        config = random_config(rng, vector=True).replace(**more)
     unit = INSTRUCTIONS[op].unit
     assert unit is not None
     values = legal_registers(rng, config, op)
@@ -436,8 +452,8 @@ def compare(seed: int, op: Op, *, memory_bytes: int = BASE + DATA_BYTES, spoil: 
     if unit == Unit.ARRAY and rng.random() < 0.8:
         stream = weight_stream(rng, config, op, values)[: values["W_BYTES"]]
         sram.data[values["W_ADDR"] : values["W_ADDR"] + len(stream)] = np.frombuffer(stream, np.uint8)
-    if op in more and rng.random() < 0.8:
-        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, values)
+    if INSTRUCTIONS[op].passes and rng.random() < 0.8:
+        made = softmax_table(rng, values) if op == Op.SOFTMAX else norm_records(rng, config, op, values)
         table = made[: values["B_BYTES"]]
         sram.data[values["B_ADDR"] : values["B_ADDR"] + len(table)] = np.frombuffer(table, np.uint8)
     sram.touch(0, config.sram)

@@ -118,6 +118,7 @@ def scales_of(model: onnx.ModelProto) -> dict[str, tuple[float, int]]:
     [
         "asymmetric per-channel minmax",
         "power-of-two per-tensor kl uncorrected integer-sums float-first float-last int32-last",
+        "asymmetric per-channel minmax int16-sums int32-last",
         "symmetric-uint8 per-channel percentile=99.5 'float=a node' 'float=block;*'",
     ],
 )
@@ -134,6 +135,7 @@ def test_what_a_scheme_leaves_out_has_its_default() -> None:
     ("text", "message"),
     [
         ("minmax percentile=99", "scheme must be either minmax or percentile, not both"),
+        ("integer-sums int16-sums", "scheme must be either integer-sums or int16-sums, not both"),
         ("int4", "scheme must be made of asymmetric, symmetric, .* not 'int4'"),
         ("percentile=high", "percentile must be a number, not 'high'"),
         ("percentile=101", "percentile must be above 50 and at most 100, not 101"),

@@ -3,6 +3,7 @@
 
 #define SIGN UINT32_C(0x80000000)
 #define INFINITE UINT32_C(0x7f800000)
+#define BIAS 127 /* the exponent of 1 */
 #define LARGEST 220 /* the exponent of a step, less 1, with which every product is a finite number */
 
 /* Floats as integers in the same order: nothing here needs a floating-point unit. */
@@ -17,6 +18,32 @@ void dovetail_quantise(const int32_t edges[256], int8_t of_nan, size_t count, co
             if (place >= edge[step])
                 edge += step;
         out[i] = size > INFINITE ? of_nan : (int8_t)(edge - edges + INT8_MIN);
+    }
+}
+
+void dovetail_quantise_wide(int32_t power, size_t count, const float *in, int32_t *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const union dovetail_float number = {in[i]};
+        uint32_t size = number.bits & ~SIGN, hidden = UINT32_C(1) << DOVETAIL_MANTISSA;
+        int32_t exponent = (int32_t)(size >> DOVETAIL_MANTISSA) - BIAS - power; /* 2^exponent or more */
+        int32_t value = (int32_t)(size & (hidden - 1)) + (int32_t)hidden;
+        int32_t sign = number.bits == size ? 1 : -1;
+        if (size > INFINITE) { /* no number */
+            value = -INT16_MIN;
+            sign = -1;
+        } else if (exponent > 14) {
+            value = sign > 0 ? INT16_MAX : -INT16_MIN;
+        } else if (exponent < -1) {
+            value = 0;
+        } else { /* ties to even */
+            uint32_t shift = (uint32_t)(DOVETAIL_MANTISSA - exponent);
+            uint32_t half = UINT32_C(1) << (shift - 1), rest = (uint32_t)value & ((half << 1) - 1);
+            value >>= shift;
+            value += rest > half || (rest == half && (value & 1));
+            value = sign > 0 && value > INT16_MAX ? INT16_MAX : value;
+        }
+        out[i] = sign * value;
     }
 }
 

@@ -112,6 +112,14 @@ struct dovetail_rescale {
 
 void dovetail_rescale(const struct dovetail_rescale *node, size_t count, const int8_t *in, int8_t *out);
 
+/* table[x + 128], of 16 bits. */
+void dovetail_widen(const int32_t table[256], size_t count, const int8_t *in, int32_t *out);
+
+/* requantise(x) of 16 bits. */
+void dovetail_narrow(const struct dovetail_requant *requant, size_t count, const int32_t *in, int8_t *out);
+
+void dovetail_add_words(size_t count, const int32_t *a, const int32_t *b, int32_t *out);
+
 /* table[x + 128] */
 void dovetail_look_up(const int8_t *table, size_t count, const int8_t *in, int8_t *out);
 
@@ -166,6 +174,9 @@ void dovetail_pad(const struct dovetail_window *window, int8_t fill, const int8_
 /* The int8 whose range a number is in: `edges[n]` is the least number that gives n - 128 or more, as its bits, those
  * below the sign inverted if it is negative. `of_nan`: what is no number. */
 void dovetail_quantise(const int32_t edges[256], int8_t of_nan, size_t count, const float *in, int8_t *out);
+
+/* x / 2^power, ties to even, within 16 bits; what is no number gives the least. */
+void dovetail_quantise_wide(int32_t power, size_t count, const float *in, int32_t *out);
 
 /* `table`: what each byte becomes, by its bits. */
 void dovetail_dequantise(const float table[256], size_t count, const int8_t *in, float *out);

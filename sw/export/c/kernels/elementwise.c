@@ -33,6 +33,24 @@ void dovetail_rescale(const struct dovetail_rescale *node, size_t count, const i
     }
 }
 
+void dovetail_widen(const int32_t table[256], size_t count, const int8_t *in, int32_t *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = table[in[i] + 128];
+}
+
+void dovetail_narrow(const struct dovetail_requant *requant, size_t count, const int32_t *in, int8_t *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = dovetail_requantise(requant, 0, in[i]);
+}
+
+void dovetail_add_words(size_t count, const int32_t *a, const int32_t *b, int32_t *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = dovetail_wrap((uint32_t)a[i] + (uint32_t)b[i]);
+}
+
 void dovetail_look_up(const int8_t *table, size_t count, const int8_t *in, int8_t *out)
 {
     for (size_t i = 0; i < count; i++)

@@ -120,7 +120,7 @@ def _placed(scope: Scope, name: str, operands: tuple[Source | Constant, ...]) ->
     sources = [operand.value for operand in operands if isinstance(operand, Source)]
     largest = max(sources, key=lambda value: value.layout.order().size)
     if shapes[0] == shapes[1] and len(sources) == 2:
-        common = _common_layout([value.layout for value in sources])
+        common = common_layout([value.layout for value in sources])
         if common is None:
             return None
         left, right = (builder.placed(value, common).tensor for value in sources)
@@ -161,7 +161,7 @@ def _channels(scope: Scope, tensor: str, channels: int) -> str:
     return out.name
 
 
-def _common_layout(layouts: list[Layout]) -> Layout | None:
+def common_layout(layouts: list[Layout]) -> Layout | None:
     """An order of bytes, of at most four axes, for tensors of one shape; None if there is none.
 
     Channels come last if one of them is not in the file's order: what follows wants them there, too.

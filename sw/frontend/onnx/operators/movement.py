@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.frontend.onnx.file import OnnxFile, OnnxNode
+from dovetail.sw.frontend.onnx.operators import stream
 from dovetail.sw.frontend.onnx.operators.elementwise import requantise
 from dovetail.sw.frontend.onnx.scope import Scope
 from dovetail.sw.frontend.onnx.values import Source, Target, Value
@@ -178,7 +179,7 @@ def _move(scope: Scope, node: OnnxNode) -> bool:
 def _cut(scope: Scope, node: OnnxNode) -> bool:
     """Parts of a tensor, dequantised or not."""
     value = scope.held(node.inputs[0])
-    if value is None or scope.builder.tensors[value.tensor].dtype != "int8":
+    if value is None or not scope.builder.is_moved(value):
         return False
     parts = _cuts(node, value.shape, scope.constant)
     if parts is None:
@@ -212,6 +213,8 @@ def _enlarge(scope: Scope, node: OnnxNode) -> bool:
 
 def _concat(scope: Scope, node: OnnxNode) -> bool:
     """Dequantised tensors, and constants, with one quantisation."""
+    if any(name in scope.streams for name in node.inputs):
+        return stream.concat(scope, node)
     parts = scope.parts(node)
     if parts is None or len({part.quant for part in parts}) > 1:
         return False

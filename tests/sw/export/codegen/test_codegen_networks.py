@@ -27,6 +27,7 @@ from dovetail.sw.quantise.quantiser import quantise
 from dovetail.sw.quantise.scheme import Scheme
 from dovetail.sw.random.networks import RandomNet, random_movement, random_network
 from dovetail.sw.runtime.compiled_network import CompiledNetwork, compile_network
+from tests.sw.streams import post_norm, pre_norm, sums_only
 
 Check = Callable[..., Any]
 MODELS = Path(__file__).parents[5] / "shared" / "models"
@@ -106,6 +107,14 @@ def test_a_transformer_without_the_host(name: str, kernels: tuple[str, ...], che
     config = replace(SMALL, softmax=1, norm=1)
     built = check(compile_network(f"zoo:{name}", config, effort=0))
     assert (built.project.kernels, built.project.inexact) == (kernels, ())
+
+
+@pytest.mark.parametrize("norm_bits", [8, 16])
+@pytest.mark.parametrize("make", [pre_norm, post_norm, sums_only])
+def test_streams_of_16_bits(make: Callable[[], onnx.ModelProto], norm_bits: int, tmp_path: Path, check: Check) -> None:
+    """On the host, norms too, and on the accelerator."""
+    onnx.save(make(), tmp_path / "streams.onnx")
+    check(compile_network(tmp_path / "streams.onnx", replace(SMALL, softmax=1, norm=1, norm_bits=norm_bits), effort=0))
 
 
 @pytest.mark.parametrize("words", ["", "integer-sums"])
