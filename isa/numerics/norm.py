@@ -31,7 +31,8 @@ Of 16-bit elements zero_in is 0, and squares have 16 bits more, so
 
     W = V + n^2 * eps / s^2,  z = +-(abs((c - m) * N - O) / 2^(23 + k - p))
 
-A 16-bit result has no zero_out, and its bound 2^-7 for 2^-15. Half a unit of eps adds g * abs(Z) / (4 * n^2 * d^2).
+A 16-bit result has no zero_out, and its bound 2^-7 for 2^-15. Rounding the term of eps adds g times what
+:func:`epsilon_error` says.
 """
 
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ from dovetail.isa.numerics.rounding import (
     Int64s,
     Integers,
     Rounding,
+    clamp_to_16,
     clamp_to_int8,
     int64,
     round_half_even_shift,
@@ -60,7 +62,7 @@ NORM_FRACTION = 17
 """Fraction bits of a normalised element."""
 EPSILON_FRACTION = 16
 """Fraction bits of what is below the root; of 16-bit elements it has none."""
-WIDE_SHIFT = 8
+WIDE_SHIFT = EPSILON_FRACTION // 2
 """By how much more the normalised elements of 16-bit ones are shifted to the right."""
 EPSILON_BITS = 56
 """Of the term of eps."""
@@ -159,11 +161,27 @@ def norm_epsilon(count: int, epsilon: float, scale_in: float, bits: int = 8) -> 
         It does not fit `EPSILON_BITS` bits: the root of eps is larger than the operand's range.
     """
     fraction = epsilon_fraction(bits)
-    value = float(np.rint(count**2 * float(epsilon) / float(np.float32(scale_in)) ** 2 * 2.0**fraction))
+    value = float(np.rint(_term(count, epsilon, scale_in) * 2.0**fraction))
     if not 0 <= value < 1 << EPSILON_BITS:
         most = 2.0 ** (EPSILON_BITS - fraction) * float(np.float32(scale_in)) ** 2 / count**2
         raise ValueError(f"eps must be 0 or more and below {most:.6g}, not {epsilon:.6g}")
     return int(value)
+
+
+def epsilon_error(count: int, epsilon: float, scale_in: float) -> float:
+    """How far a normalised element of a row of 16-bit elements can move as the term of eps is rounded.
+
+    An element is (n * c - S) / sqrt(W), at most sqrt(n * V / W). An error r of W moves it by r / (2 * W) of that, which
+    is most where V is half of the term; V is 0 or at least n - 1.
+    """
+    exact = _term(count, epsilon, scale_in)
+    least = min(exact, float(np.rint(exact)))
+    variance = max(count - 1, 1, least / 2)
+    return float(abs(exact - np.rint(exact)) / 2 * (count * variance) ** 0.5 / (variance + least) ** 1.5)
+
+
+def _term(count: int, epsilon: float, scale_in: float) -> float:
+    return float(count**2 * float(epsilon) / float(np.float32(scale_in)) ** 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,25 +252,30 @@ def norm(
     rms
         RMS norm.
     """
-    scaled = _scaled(int64(rows) - zero_in, epsilon, records, rms=rms, bits=8)
-    return clamp_to_int8(scaled + zero_out, lo, hi)
+    return clamp_to_int8(_scaled(int64(rows) - zero_in, epsilon, records, rms=rms, bits=8) + zero_out, lo, hi)
 
 
-def norm16(rows: Integers, epsilon: int, records: NormRecords, *, rms: bool) -> Int64s:
-    """Norm along the last axis of 16-bit elements: whole steps of the result, of any size.
+def norm16(
+    rows: Integers,
+    epsilon: int,
+    records: NormRecords,
+    zero_out: int,
+    lo: int = INT8_MIN,
+    hi: int = INT8_MAX,
+    *,
+    rms: bool,
+) -> Int8s:
+    """:func:`norm` of 16-bit elements: the low 16 bits of ``rows``, signed; ``epsilon`` is that of 16 bits."""
+    return clamp_to_int8(_scaled(_low_16(rows), epsilon, records, rms=rms, bits=16) + zero_out, lo, hi)
 
-    Parameters
-    ----------
-    rows
-        [..., n], n up to `NORM_COLUMNS`; the low 16 bits of an element count, signed.
-    epsilon
-        :func:`norm_epsilon` of 16 bits.
-    records
-        Of n channels.
-    rms
-        RMS norm.
-    """
-    return _scaled(int64(int64(rows).astype(np.int16)), epsilon, records, rms=rms, bits=16)
+
+def norm16_wide(rows: Integers, epsilon: int, records: NormRecords, *, rms: bool) -> npt.NDArray[np.int32]:
+    """:func:`norm16` with results of 16 bits, in int32."""
+    return clamp_to_16(_scaled(_low_16(rows), epsilon, records, rms=rms, bits=16))
+
+
+def _low_16(rows: Integers) -> Int64s:
+    return int64(int64(rows).astype(np.int16))
 
 
 def _scaled(centred: Int64s, epsilon: int, records: NormRecords, *, rms: bool, bits: int) -> Int64s:

@@ -67,14 +67,17 @@ def requantise_integer(
     acc: Integers, mult: Integers, shift: Integers, rounding: Rounding, zero_point: int, lo: int, hi: int
 ) -> Int8s:
     """The definition of :func:`requantise`, by integer arithmetic alone."""
-    scale = scale_tflite if rounding == Rounding.TFLITE else scale_onnx
-    return clamp_to_int8(scale(acc, mult, shift) + zero_point, lo, hi)
+    return clamp_to_int8(_scaled(acc, mult, shift, rounding) + zero_point, lo, hi)
 
 
 def requantise_wide(acc: Integers, mult: Integers, shift: Integers, rounding: Rounding) -> npt.NDArray[np.int32]:
     """:func:`requantise` to 16 bits: without a zero point, clamped to -32768 .. 32767."""
+    return clamp_to_16(_scaled(acc, mult, shift, rounding))
+
+
+def _scaled(acc: Integers, mult: Integers, shift: Integers, rounding: Rounding) -> Int64s:
     scale = scale_tflite if rounding == Rounding.TFLITE else scale_onnx
-    return clamp_to_16(scale(acc, mult, shift))
+    return scale(acc, mult, shift)
 
 
 def requantise_float32(

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from dovetail.isa.numerics.average import average_product
 from dovetail.isa.numerics.leaky_relu import leaky_relu
-from dovetail.isa.numerics.norm import NormRecords, norm, norm16
+from dovetail.isa.numerics.norm import NormRecords, norm, norm16, norm16_wide
 from dovetail.isa.numerics.requantise import requantise_wide
-from dovetail.isa.numerics.rounding import Int8s, Rounding, clamp_to_16, clamp_to_int8, int64
+from dovetail.isa.numerics.rounding import Int8s, Rounding, clamp_to_int8, int64
 from dovetail.isa.numerics.shift import shift32
 from dovetail.isa.numerics.softmax import MAX_LEVELS, softmax_onnx, softmax_tflite
 from dovetail.isa.numerics.vector import VectorParameters
@@ -111,13 +111,12 @@ def normed(a: Array, records: Array, p: VectorParameters) -> Int8s:
 
 def normed16(a: Array, records: Array, p: VectorParameters) -> Int8s:
     """NORM16, as :func:`normed`, but of int32 whose low 16 bits count."""
-    steps = norm16(a, p.epsilon, NormRecords.unpack(records[0], records[1]), rms=p.rms)
-    return clamp_to_int8(steps + p.zy, p.lo, p.hi)
+    return norm16(a, p.epsilon, NormRecords.unpack(records[0], records[1]), p.zy, p.lo, p.hi, rms=p.rms)
 
 
 def normed16_wide(a: Array, records: Array, p: VectorParameters) -> Array:
     """NORM16_WIDE, as :func:`normed16`, but with results of 16 bits in int32."""
-    return clamp_to_16(norm16(a, p.epsilon, NormRecords.unpack(records[0], records[1]), rms=p.rms))
+    return norm16_wide(a, p.epsilon, NormRecords.unpack(records[0], records[1]), rms=p.rms)
 
 
 def requantised(a: Array, b: None, p: VectorParameters) -> Int8s:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dovetail.isa.numerics.rounding import INT16_MAX, INT16_MIN
 from dovetail.sw.network.layout import Array
-
-LOWEST, HIGHEST = -(1 << 15), (1 << 15) - 1
-"""Integers of 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Interval:
     @property
     def fits(self) -> bool:
         """Whether 16 bits hold it."""
-        return self.low >= LOWEST and self.high <= HIGHEST
+        return self.low >= INT16_MIN and self.high <= INT16_MAX
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.average import average
-from dovetail.isa.numerics.norm import norm, norm16
+from dovetail.isa.numerics.norm import norm, norm16, norm16_wide
 from dovetail.isa.numerics.requantise import requantise, requantise_wide
-from dovetail.isa.numerics.rounding import Rounding, clamp_to_16, clamp_to_int8
+from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import softmax_onnx, softmax_tflite
 from dovetail.sw.errors import NetworkError
 from dovetail.sw.network import ir
@@ -235,10 +235,11 @@ def rescale(node: ir.Rescale, values: Array) -> Array:
 
 def normed(node: ir.Norm, rows: Array) -> Array:
     """Row by row, [..., rows, n]."""
-    if node.instruction == Op.NORM:
-        return norm(rows, node.zero_in, node.epsilon, node.records, node.zero_out, rms=node.rms)
-    steps = norm16(rows, node.epsilon, node.records, rms=node.rms)
-    return clamp_to_16(steps) if node.instruction == Op.NORM16_WIDE else clamp_to_int8(steps + node.zero_out, -128, 127)
+    if node.instruction == Op.NORM16_WIDE:
+        return norm16_wide(rows, node.epsilon, node.records, rms=node.rms)
+    if node.instruction == Op.NORM16:
+        return norm16(rows, node.epsilon, node.records, node.zero_out, rms=node.rms)
+    return norm(rows, node.zero_in, node.epsilon, node.records, node.zero_out, rms=node.rms)
 
 
 def softmax(node: ir.Softmax, values: Int8) -> Int8:

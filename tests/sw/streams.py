@@ -12,6 +12,7 @@ from dovetail.sw.network.layout import Array
 
 STEP = 2.0**-9
 """The scale of the streams."""
+LARGEST = 1 << 15
 
 
 class StreamFile:
@@ -69,10 +70,11 @@ class StreamFile:
         name = self.integers(x, scale, -5)
         self.outputs.append(helper.make_tensor_value_info(name, TensorProto.INT8, shape))
 
-    def norm(self, x: str, count: int) -> str:
+    def norm(self, x: str, count: int, epsilon: float = 1e-3) -> str:
+        """Of rows as short as some of these an epsilon of 1e-5 can be more than a step off (`epsilon_error`)."""
         gain, offset = self.rng.normal(1, 0.2, count), self.rng.normal(0, 0.2, count)
         constants = [self.constant(part.astype(np.float32)) for part in (gain, offset)]
-        return self.node("LayerNormalization", x, *constants, axis=-1)
+        return self.node("LayerNormalization", x, *constants, axis=-1, epsilon=epsilon)
 
     def product(self, x: str, count: int, columns: int, scale: float = 0.05) -> str:
         """Of int8 and constant weights, in int8."""
@@ -133,11 +135,12 @@ def sums_only(tokens: int = 6, channels: int = 24, domain: str = "com.microsoft"
 
 
 def random_stream(seed: int, steps: int = 8, norms: bool = True) -> onnx.ModelProto:
-    """Sums, movement, products and perhaps norms in a random order, on [1, rows, channels]."""
+    """Sums, movement, products and perhaps norms in a random order, on [1, rows, channels]. Sums fit 16 bits."""
     file = StreamFile(seed=seed)
     rng = np.random.default_rng(seed)
     rows, channels = (int(size) for size in rng.integers(2, 40, 2))
     streams = [(file.wide(file.input(1, rows, channels)), rows, channels)]
+    reach = {streams[0][0]: 5e3}  # of every tensor about the largest element
 
     def cut(x: str, axis: int, size: int) -> tuple[str, int]:
         first = int(rng.integers(size))
@@ -147,11 +150,16 @@ def random_stream(seed: int, steps: int = 8, norms: bool = True) -> onnx.ModelPr
 
     for _ in range(steps):
         x, rows, channels = streams[rng.integers(len(streams))]
+        most = reach[x]
         kind = rng.choice(["sum", "constant", "rows", "channels", "cut", "turn", "shape", "product", "norm"])
         if kind == "sum":
             others = [name for name, *sizes in streams if sizes == [rows, channels]]
-            x = file.wide(file.node("Add", x, others[rng.integers(len(others))]))
-        elif kind == "constant":
+            other = others[rng.integers(len(others))]
+            if most + reach[other] >= LARGEST:
+                continue
+            x, most = file.wide(file.node("Add", x, other)), most + reach[other]
+        elif kind == "constant" and most + 600 < LARGEST:
+            most += 600
             shapes = [(channels,), (rows, channels), (1, rows, channels)]
             x = file.wide(file.node("Add", file.random(*shapes[rng.integers(3)]), x))
         elif kind == "rows":
@@ -169,8 +177,10 @@ def random_stream(seed: int, steps: int = 8, norms: bool = True) -> onnx.ModelPr
             x = file.wide(file.node("Reshape", x, file.constant(np.array([1, rows, channels], np.int64))))
         elif kind == "product" and channels < 200:
             x, channels = file.wide(file.product(file.quantised(x, 0.05, 3), channels, 20, 0.2)), 20
+            most = 0.2 * 135 / STEP
         elif kind == "norm" and norms:
-            x = file.wide(file.norm(x, channels))
+            x, most = file.wide(file.norm(x, channels)), (2 * channels**0.5 + 1) / STEP
+        reach[x] = most
         streams.append((x, rows, channels))
     for x, rows, channels in streams[-2:]:
         file.output(x, (1, rows, channels), 0.06)

@@ -23,10 +23,6 @@ POINTWISE = pack(Unit.VECTOR, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1)
 """The register GEOMETRY of whatever walks no taps."""
 
 
-_BIAS = {Op.E32_ADD: {"SUM_BIAS": 0}, Op.REQUANT: {"SUM_BIAS": 0}}
-"""What is added to int32 operands."""
-
-
 @dataclass(frozen=True)
 class Operation:
     """An element-wise instruction: opcode, the registers that say what it computes, and its table's bytes."""
@@ -40,6 +36,7 @@ def operation_of(node: ir.Pointwise) -> Operation:
     """The instruction of an element-wise node."""
     if isinstance(node, ir.Table):
         return Operation(Op.ACT_LUT, {}, table=TABLE_BYTES)
+    bias = {"SUM_BIAS": 0} if INSTRUCTIONS[node.instruction].int32_input else {}
     if isinstance(node, ir.Rescale):
         r = node.requant
         below = node.below or (0, 0)
@@ -52,7 +49,7 @@ def operation_of(node: ir.Pointwise) -> Operation:
                 "B_MULT": below[0],
                 "OUT_MULT": int(r.mult[0]),
                 "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=0, b=below[1], out=shift),
-                **_BIAS.get(node.instruction, {}),
+                **bias,
             },
         )
     params = node.params
@@ -64,7 +61,7 @@ def operation_of(node: ir.Pointwise) -> Operation:
         **(operands if node.instruction != Op.E_MUL else {}),
         "OUT_MULT": params.mult_out,
         "SHIFTS": pack(Unit.VECTOR, "SHIFTS", a=params.shift_a, b=params.shift_b, out=params.shift_out),
-        **_BIAS.get(node.instruction, {}),
+        **bias,
     }
     return Operation(node.instruction, registers)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.table import Op
-from dovetail.isa.numerics.norm import NormRecords, norm_epsilon
+from dovetail.isa.numerics.norm import NormRecords, epsilon_error, norm_epsilon
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.softmax import onnx_exponentials
 from dovetail.sw.compiler.options import Options
@@ -237,7 +237,8 @@ def _norm(payload: FloatNorm, before: kernels.Payload, scale: float, after: kern
     # Normalised elements, and the reciprocal of the deviation in steps, are at most the root of the count.
     gain = float(np.max(np.abs(payload.gain))) / step
     error = 2**-7 if after.wide else 2**-15
-    distance = 0.5 + error + gain * (3 * 2**-18 + 2 * count**0.5 * 2**-20)
+    of_epsilon = epsilon_error(count, payload.epsilon, scale) if bits == 16 else 0.0
+    distance = 0.5 + error + gain * (3 * 2**-18 + 2 * count**0.5 * 2**-20 + of_epsilon)
     if distance >= 1:
         raise ValueError(f"gains must be below {gain * 0.5 / (distance - 0.5):.6g} steps of the result, not {gain:.6g}")
     return ir.Norm(

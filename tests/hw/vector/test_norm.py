@@ -11,8 +11,7 @@ from dovetail.hw.vector.norm import RowRoot, RowSum, row_squares, row_sum
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
 from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.instructions.table import Cause, Op
-from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm16, norm_epsilon
-from dovetail.isa.numerics.rounding import clamp_to_16, clamp_to_int8
+from dovetail.isa.numerics.norm import NormRecords, NormRows, norm, norm16, norm16_wide, norm_epsilon
 from dovetail.isa.numerics.vector import VectorOperation
 from tests.hw.vector.test_unit import config_of, vec, verify
 from tests.slow import slow
@@ -160,9 +159,9 @@ def test_norm_in_the_lanes(built: int, bits: int, wide: bool) -> None:
             if bits == 8:
                 expected: Any = norm(row.astype(np.int8), 0, epsilon, records, zero_out, lo, hi, rms=False)
             elif wide:
-                expected = clamp_to_16(norm16(row, epsilon, records, rms=False))
+                expected = norm16_wide(row, epsilon, records, rms=False)
             else:
-                expected = clamp_to_int8(norm16(row, epsilon, records, rms=False) + zero_out, lo, hi)
+                expected = norm16(row, epsilon, records, zero_out, lo, hi, rms=False)
             stream = np.frombuffer(records.pack(lanes), "<u4").reshape(blocks, 2, lanes)
             fields = dict.fromkeys(VECTOR_PARAMS.members, 0)
             fields |= {"operation": int(VectorOperation.NORM), "rounding": case % 2, "za": zero, "zb": zero}
@@ -199,6 +198,37 @@ def test_norm_in_the_lanes(built: int, bits: int, wide: bool) -> None:
     simulator.run()
 
 
+def in_rows(
+    shape: tuple[int, int],
+    source: tuple[int, int],
+    target: tuple[int, int],
+    records: tuple[int, int],
+    epsilon: int,
+    layer: int,
+) -> dict[str, int]:
+    """Registers of a norm of (rows, elements) in one piece. ``source``, ``target``: address, and bytes of an element;
+    ``records``: address, bytes."""
+    (rows, n), (at, item), (to, result) = shape, source, target
+    return {
+        "IN_ADDR": at,
+        "IN_BYTES": rows * n * item,
+        "ROW_BYTES": rows * n * item,
+        "IN_ROWS": 1,
+        "X_STEP": n * item,
+        "OUT_ADDR": to,
+        "OUT_BYTES": rows * n * result,
+        "OUT_X_STEP": n * result,
+        "B_ADDR": records[0],
+        "B_BYTES": records[1],
+        "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
+        "TILE": vec("TILE", height=1, width=rows),
+        "BLOCKS": vec("BLOCKS", count=ceil_div(n, 4), last=(n - 1) % 4 + 1),
+        "MODE": vec("MODE", rounding=0, average=0, requantise=0, subtract=layer),
+        "SUM_BIAS": epsilon & 0xFFFF_FFFF,
+        "B_MULT": epsilon >> 32,
+    }
+
+
 @pytest.mark.parametrize("at_once", [1, slow(4)])
 def test_rows_of_16_bits(at_once: int) -> None:
     """Rows of any spread, one of them constant, one of nearly the whole range; the upper halves of their words do not
@@ -218,18 +248,8 @@ def test_rows_of_16_bits(at_once: int) -> None:
             start = at + len(words)
             target = start + len(records)
             memory[at:target] = words + records
-            registers = {"IN_ADDR": at, "IN_BYTES": len(words), "ROW_BYTES": len(words), "IN_ROWS": 1, "X_STEP": 4 * n}
-            registers |= {"OUT_ADDR": target, "OUT_BYTES": rows * n * size, "OUT_X_STEP": n * size}
-            registers |= {"B_ADDR": start, "B_BYTES": len(records)}
-            registers |= {
-                "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-                "TILE": vec("TILE", height=1, width=rows),
-                "BLOCKS": vec("BLOCKS", count=ceil_div(n, 4), last=(n - 1) % 4 + 1),
-                "QUANT": vec("QUANT", zero_in=-3, zero_out=0, lo=-128, hi=127),
-                "MODE": vec("MODE", rounding=0, average=0, requantise=0, subtract=layer),
-                "SUM_BIAS": epsilon & 0xFFFF_FFFF,
-                "B_MULT": epsilon >> 32,
-            }
+            registers = in_rows((rows, n), (at, 4), (target, size), (start, len(records)), epsilon, layer)
+            registers["QUANT"] = vec("QUANT", zero_in=-3, zero_out=0, lo=-128, hi=127)
             jobs.append((op, registers))
             wanted.append((target, "<i4" if size == 4 else "i1", normal / scale))
             at = target + rows * n * size
@@ -258,17 +278,8 @@ def test_rows_of_real_lengths(others: bool, at_once: int) -> None:
         records, epsilon = NormRecords.of(gain, offset, 0.03).pack(4), norm_epsilon(n, 1e-5, 0.02)
         size, start, target = rows * n, at + rows * n, at + rows * n + len(records)
         memory[at:target] = x.tobytes() + records
-        registers = {"IN_ADDR": at, "IN_BYTES": size, "ROW_BYTES": size, "IN_ROWS": 1, "X_STEP": n, "OUT_X_STEP": n}
-        registers |= {"OUT_ADDR": target, "OUT_BYTES": size, "B_ADDR": start, "B_BYTES": len(records)}
-        registers |= {
-            "GEOMETRY": vec("GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
-            "TILE": vec("TILE", height=1, width=rows),
-            "BLOCKS": vec("BLOCKS", count=ceil_div(n, 4), last=(n - 1) % 4 + 1),
-            "QUANT": vec("QUANT", zero_in=-3, zero_out=2, lo=-128, hi=127),
-            "MODE": vec("MODE", rounding=0, average=0, requantise=0, subtract=layer),
-            "SUM_BIAS": epsilon & 0xFFFF_FFFF,
-            "B_MULT": epsilon >> 32,
-        }
+        registers = in_rows((rows, n), (at, 1), (target, 1), (start, len(records)), epsilon, layer)
+        registers["QUANT"] = vec("QUANT", zero_in=-3, zero_out=2, lo=-128, hi=127)
         jobs.append((Op.NORM, registers))
         at = target + size
     lengths = [(Op.NORM, jobs[0][1] | {"BLOCKS": vec("BLOCKS", count=count, last=4)}) for count in (1025, 4097, 65535)]

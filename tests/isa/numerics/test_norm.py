@@ -7,7 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dovetail.isa.numerics.norm import NORM_COLUMNS, NormRecords, NormRows, norm, norm_epsilon
+from dovetail.isa.numerics.norm import (
+    NORM_COLUMNS,
+    NormRecords,
+    NormRows,
+    epsilon_error,
+    norm,
+    norm16,
+    norm16_wide,
+    norm_epsilon,
+)
 from tests.norm import row_values
 
 VECTORS = Path(__file__).resolve().parents[4] / "shared/layernorm_vectors.npz"
@@ -34,7 +43,7 @@ def test_every_vector_of_onnx_runtime(kind: str, differing: int) -> None:
     assert found == differing
 
 
-def exact(x: npt.NDArray[np.int8], eps: float, scale: float, zero: int, rms: bool) -> tuple[Any, Any]:
+def exact(x: npt.NDArray[Any], eps: float, scale: float, zero: int, rms: bool) -> tuple[Any, Any]:
     """Normalised elements and the root in steps of the operand, float64."""
     c = x.astype(np.float64) - zero
     if not rms:
@@ -63,23 +72,56 @@ def test_distance_from_the_reals(columns: int, rms: bool) -> None:
 
 
 @pytest.mark.parametrize("rms", [False, True])
-def test_rows_in_whole_numbers(rms: bool) -> None:
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 64, 192, 4095, NORM_COLUMNS])
+def test_distance_of_16_bits_from_the_reals(columns: int, rms: bool) -> None:
+    """Also where a term of eps is far from whole, and as large as the variance."""
+    rng = np.random.default_rng(columns)
+    for eps, s, t in ((1e-5, 2.0**-8, 2.0**-11), (0.5, 1.0, 0.01), (1e-5, 2.0**-6, 2.0**-13), (0.0, 1.0, 1e-3)):
+        t = float(np.float32(t))
+        gamma = (rng.uniform(0.05, 2, columns) * rng.choice([-1, 1], columns)).astype(np.float32)
+        beta = None if rms else rng.normal(0, 1, columns).astype(np.float32)
+        x = np.clip(rng.normal(0, [[0.6], [9.0], [40000.0]] * 6, (18, columns)).round(), -32768, 32767).astype(np.int64)
+        x[3], x[4, 1:], x[5], x[6] = 5, -7, 32767, -32768  # constant, and all but one
+        x[5, 0], x[6, -1] = 32766, -32767  # the smallest spread
+        records, term = NormRecords.of(gamma, beta, t), norm_epsilon(columns, eps, s, 16)
+        normal, root = exact(x, eps, s, 0, rms)
+        gain = np.abs(gamma) / t
+        reals = normal * gamma / t + (0 if beta is None else beta / t)
+        moved = (np.abs(normal) + 1 / np.where(root > 0, root, 1)) * 2.0**-20 + epsilon_error(columns, eps, s)
+        bound = 0.5 + gain * (3 * 2.0**-18 + moved)
+        wide = norm16_wide(x, term, records, rms=rms)
+        assert np.all(np.abs(wide - np.clip(reals, -32768, 32767)) <= bound + 2.0**-7)
+        narrow = norm16(x, term, records, -9, rms=rms) + 9.0
+        assert np.all(np.abs(narrow - np.clip(reals, -119, 136)) <= bound + 2.0**-15)
+
+
+def test_the_term_of_epsilon_can_move_an_element_far() -> None:
+    """Where it is about as small as the least variance, and is no whole number."""
+    assert norm_epsilon(2, 0.1, 1.0, 16) == 0 and norm_epsilon(2, 0.25, 1.0, 16) == 1
+    assert epsilon_error(2, 0.1, 1.0) > 0.2
+    assert epsilon_error(2, 0.25, 1.0) == epsilon_error(64, 0.0, 1.0) == 0
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("rms", [False, True])
+def test_rows_in_whole_numbers(rms: bool, bits: int) -> None:
     """Every value of a row against another way to it, and that all fit: 24 bits, a shift of 0 to 27, a product of 32
-    bits, a normalised element of 24."""
-    rng = np.random.default_rng(7 + rms)
+    bits, a normalised element of 24; of 16-bit elements a shift of 0 to 35, and 40 bits."""
+    rng, most = np.random.default_rng(7 + rms), 1 << bits - 1
+    spreads = [0.02, 1, 30, 400, *([5000, 90000] if bits == 16 else [])]
     for _ in range(400):
         n = int(rng.choice([1, 2, 3, 5, 64, 200, 2048, 2049, 4095, 4096]))
         zero, epsilon = (
-            int(rng.integers(-128, 128)),
+            int(rng.integers(-128, 128)) * (bits == 8),
             int(rng.choice(np.array([0, 1, rng.integers(1 << 56), (1 << 56) - 1]))),
         )
-        row = np.clip(rng.normal(zero, rng.choice([0.02, 1, 30, 400]), n).round(), -128, 127).astype(np.int64)
-        made = NormRows.of(row[None] - zero, epsilon, rms=rms)
+        row = np.clip(rng.normal(zero, rng.choice(spreads), n).round(), -most, most - 1).astype(np.int64)
+        made = NormRows.of(row[None] - zero, epsilon, rms=rms, bits=bits)
         values = [int(value.item()) for value in (made.mean, made.factor, made.offset, made.right)]
-        assert values == list(row_values(row.tolist(), zero, epsilon, rms=rms))
+        assert values == list(row_values(row.tolist(), zero, epsilon, rms=rms, bits=bits))
         mean, factor, offset, right = values
-        assert 0 <= offset <= factor < 1 << 24 and 0 <= right <= 27 and -128 <= mean + zero <= 127
-        assert np.abs((row - zero - mean) * factor - offset).max() < 1 << 32
+        assert 0 <= offset <= factor < 1 << 24 and 0 <= right <= bits + 19 and -most <= mean + zero < most
+        assert np.abs((row - zero - mean) * factor - offset).max() < 1 << bits + 24
         assert np.abs(made.normalised(row[None] - zero)).max() < 1 << 24
 
 

@@ -208,6 +208,28 @@ def test_what_a_norm_without_a_bound_makes_is_added_by_the_host(gain: float, tmp
     assert not [node for node in graph.nodes if isinstance(node, ir.Elementwise)]
 
 
+def test_a_sum_that_could_saturate_is_the_hosts(tmp_path: Path) -> None:
+    file = StreamFile()
+    stream = file.wide(file.input(1, 6, 8, scale=0.4))
+    file.output(file.wide(file.node("Add", stream, stream)), (1, 6, 8), 0.5)
+    graph, x, wanted = loaded(file.model(), tmp_path)
+    compiled, result = run(graph, WIDE, x)
+    assert [reason for reason in compiled.code.host_reasons.values() if reason.startswith("its sums must fit 16 bits")]
+    assert differences(result, wanted) == (0, 0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-5])
+def test_a_norm_that_could_be_more_than_a_step_off_is_the_hosts(epsilon: float, tmp_path: Path) -> None:
+    """The term of epsilon is a whole number, which is coarse for short rows that hardly vary."""
+    file = StreamFile()
+    file.output(file.wide(file.norm(file.wide(file.input(1, 6, 7)), 7, epsilon)), (1, 6, 7))
+    graph, x, wanted = loaded(file.model(), tmp_path)
+    compiled, result = run(graph, WIDE, x)
+    reasons = [reason for reason in compiled.code.host_reasons.values() if "gains must be below" in reason]
+    assert len(reasons) == (epsilon == 1e-5)
+    assert differences(result, wanted)[0] <= 1
+
+
 def test_int32_sums_are_no_stream(tmp_path: Path) -> None:
     """A norm that reads a product's sums in float is the host's: they may have more than 16 bits."""
     file = StreamFile()

@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail.isa.instructions.table import INSTRUCTIONS, Op
 from dovetail.isa.numerics.multiplier import onnx_multiplier
-from dovetail.isa.numerics.rounding import Rounding
+from dovetail.isa.numerics.rounding import INT16_MAX, INT16_MIN, Rounding
 from dovetail.isa.numerics.vector import VectorParameters
 from dovetail.sw.frontend.onnx.file import OnnxNode
 from dovetail.sw.frontend.onnx.graph_builder import GraphBuilder
@@ -26,10 +26,10 @@ from dovetail.sw.host.kernels import Quantize
 from dovetail.sw.host.norm import FloatNorm
 from dovetail.sw.network import ir, reference
 from dovetail.sw.network.elementwise import BYTES
-from dovetail.sw.network.intervals import HIGHEST, LOWEST, Interval, of_norm
+from dovetail.sw.network.intervals import Interval, of_norm
 from dovetail.sw.network.layout import Array, Layout
 
-_WORDS = np.arange(LOWEST, HIGHEST + 1, dtype=np.int32)
+_WORDS = np.arange(INT16_MIN, INT16_MAX + 1, dtype=np.int32)
 
 
 def dequantise(scope: Scope, node: OnnxNode) -> bool:
@@ -213,4 +213,4 @@ def _made(builder: GraphBuilder, node: ir.Node | None) -> Interval:
                 found = of_norm(norm.gain, norm.offset, quantise.scale)
                 if found.fits:
                     return found
-    return Interval(LOWEST, HIGHEST)
+    return Interval(INT16_MIN, INT16_MAX)
