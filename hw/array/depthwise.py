@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from dovetail.hw.array.operands import extended
 from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import MULTIPLIERS, WIDE, ArrayOperation, most_visits
 from dovetail.hw.common.walk import PARTS, Position
@@ -200,6 +201,9 @@ class SlidingWords(wiring.Component):
     ----------
     config
         The accelerator.
+    byte
+        Bits that a byte has once it has come, sign-extended. The wide operands of a simulation are quicker made of the
+        few bytes that come than of those of all multipliers.
 
     Members
     -------
@@ -222,8 +226,9 @@ class SlidingWords(wiring.Component):
         Per word, the latest first, a byte per channel of a visit; then those of the lines before.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, byte: int = 8) -> None:
         self.config = config
+        self.byte = byte
         self.bytes_ = config.depthwise_sets * config.oc_lanes
         super().__init__(
             {
@@ -235,13 +240,13 @@ class SlidingWords(wiring.Component):
                 "rows_apart": In(range(ROW_KERNELS[-1] + 1)),
                 "token": In(1),
                 "visit": In(range(max(most_visits(config), 2))),
-                "seen": Out(8 * config.acc_lanes * config.ic_lanes),
+                "seen": Out(byte * config.acc_lanes * config.ic_lanes),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, width = self.config, 8 * self.bytes_
+        config, width = self.config, self.byte * self.bytes_
         count = config.ic_lanes
         # The latest word is there as it came; its channels are spread as it moves on.
         latest = Signal(width, reset_less=True)
@@ -250,7 +255,7 @@ class SlidingWords(wiring.Component):
         spread = Signal(width)
         m.d.comb += spread.eq(self._spread(m, latest))
         with m.If(self.comes):
-            m.d.sync += [latest.eq(self.bytes), chain.eq(Cat(spread, chain))]
+            m.d.sync += [latest.eq(self._extended(self.bytes)), chain.eq(Cat(spread, chain))]
         with m.If(self.token):
             m.d.sync += words.eq(Cat(spread, chain))
         lines: list[Value] = [words]
@@ -259,11 +264,12 @@ class SlidingWords(wiring.Component):
             came = Signal(width * (others + 1), name=f"came_{row}", reset_less=True)
             line = Signal.like(came, name=f"line_{row}")
             with m.If(self.comes):
-                m.d.sync += came.eq(Cat(self.before.word_select(row - 1, width), came[: width * others]))
+                before = self._extended(self.before.word_select(row - 1, 8 * self.bytes_))
+                m.d.sync += came.eq(Cat(before, came[: width * others]))
             with m.If(self.token):
                 m.d.sync += line.eq(came)
             lines.append(line)
-        part = 8 * config.acc_lanes
+        part = self.byte * config.acc_lanes
         visits = most_visits(config)
         with m.Switch(self.visit):
             for n in range(visits):
@@ -282,9 +288,15 @@ class SlidingWords(wiring.Component):
                         m.d.sync += self.seen.eq(Cat(self._columns(line, part, 2 * part) for line in lines))
         return m
 
+    def _extended(self, word: Value) -> Value:
+        """A word as it comes, in bytes of ``byte`` bits."""
+        if self.byte == 8:
+            return word
+        return Cat(extended(word, n, self.byte) for n in range(self.bytes_))
+
     def _lane(self, lines: Sequence[Value], lane: int) -> Value:
         """The word whose tap is on an input lane: of one line, or of several so many lanes apart."""
-        width = 8 * self.bytes_
+        width = self.byte * self.bytes_
         word = lines[0].word_select(lane, width)
         for columns in ROW_KERNELS:
             row, slot = divmod(lane, columns)
@@ -295,36 +307,37 @@ class SlidingWords(wiring.Component):
     def _columns(self, words: Value, column: int, word: int = 0) -> Value:
         """What is seen where columns of so many bits lie beside each other in words, of which the latest is the first:
         a tap is a column behind the one before it. ``word``: bits of a word, if not those of a visit."""
-        part, width = 8 * self.config.acc_lanes, 8 * self.bytes_
+        part, width = self.byte * self.config.acc_lanes, self.byte * self.bytes_
         word = word or part
         row = Cat(words[width:][:word], words[:word])
         return Cat(row[tap * column :][:part] for tap in reversed(range(COLUMN_TAPS)))
 
     def _spread(self, m: Module, word: Value) -> Value:
         """The bytes of a word, each as often as it has output channels."""
-        lanes = self.config.oc_lanes
+        lanes, bits = self.config.oc_lanes, self.byte
         extra = Signal.like(self.extra)
         m.d.sync += extra.eq(self.extra)
         bytes_: list[Value] = []
         for n in range(lanes):
-            byte = Signal(8, name=f"spread_{n}")
-            m.d.comb += byte.eq(word.word_select(n, 8))
+            byte = Signal(bits, name=f"spread_{n}")
+            m.d.comb += byte.eq(word.word_select(n, bits))
             with m.Switch(extra):
                 for multiplier in range(2, lanes + 1)[: MULTIPLIERS - 1]:
                     if n and n < lanes - lanes % multiplier:
                         with m.Case(multiplier - 1):
-                            m.d.comb += byte.eq(word.word_select(n // multiplier, 8))
+                            m.d.comb += byte.eq(word.word_select(n // multiplier, bits))
             bytes_.append(byte)
-        return Cat(*bytes_, word[8 * lanes :])
+        return Cat(*bytes_, word[bits * lanes :])
 
 
 def tap_operands(config: Config, seen: Value, *, taps: Value) -> list[Value]:
     """Per multiplier (pixel lane, input lane, output lane) the byte that it takes. ``taps``: a bit per input lane that
     has a tap; zero on others."""
+    byte = len(seen) // (config.acc_lanes * config.ic_lanes)
     operands: list[Value] = []
     for pixel in range(config.pixel_lanes):
         for lane in range(config.ic_lanes):
-            word = seen.word_select(lane * config.pixel_lanes + pixel, 8 * config.oc_lanes)
+            word = seen.word_select(lane * config.pixel_lanes + pixel, byte * config.oc_lanes)
             word = Mux(taps[lane], word, Const(0, len(word))) if lane else word
-            operands += [word.word_select(n, 8) for n in range(config.oc_lanes)]
+            operands += [word.word_select(n, byte) for n in range(config.oc_lanes)]
     return operands

@@ -1,6 +1,8 @@
 """The drain: from accumulators through the requantiser to SRAM."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from collections.abc import Sequence
+
+from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,7 +12,7 @@ from dovetail.hw.array.passing import pixel_bits
 from dovetail.hw.array.registers import ArrayOperation
 from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.array.weights import Record
-from dovetail.hw.common.clocking import delayed
+from dovetail.hw.common.clocking import delayed, stage_clocks
 from dovetail.hw.common.ports import SramWrite
 from dovetail.hw.common.walk import PixelWalk
 from dovetail.isa.common.sizes import INT32_BYTES, ceil_div
@@ -27,6 +29,8 @@ class Drain(wiring.Component):
     ----------
     config
         The accelerator.
+    simulation
+        For Verilator: stages that no result enters have gated clocks.
 
     Members
     -------
@@ -54,8 +58,9 @@ class Drain(wiring.Component):
     Five cycles and the requantiser's, from a row to its write; int32 values leave earlier.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, simulation: bool = False) -> None:
         self.config = config
+        self.simulation = simulation
         self.span = config.acc_lanes if config.depth_conv else config.oc_lanes
         self.groups = ceil_div(self.span, config.requant_lanes)
         self.rows = config.record_groups
@@ -81,6 +86,8 @@ class Drain(wiring.Component):
         config, operation, regs = self.config, self.operation, self.operation.regs
         lanes = config.requant_lanes
         int32 = regs.MODE.int32
+        on_its_way = Signal(REQUANTISE + 6)  # bit n: a result whose row was asked for n + 1 cycles ago
+        domains = stage_clocks(m, "array_result", on_its_way[: 3 + REQUANTISE], simulation=self.simulation)
         assert DRAIN == 4 + REQUANTISE and SETTLE == 2 + REQUANTISE
 
         # A row of accumulators has a pixel per pixel lane, or in a depthwise convolution a weight set: then all of it
@@ -123,10 +130,11 @@ class Drain(wiring.Component):
         visit = Mux(together, set_, set_[lane_bits:])
         lane = pixel[:lane_bits] | first if config.result_pairs else pixel[:lane_bits]
         m.d.comb += lane_last.eq(lane.all() | depthwise if several else 1)
+        stripes = [self.stripes[n].as_value() for n in range(buffers)]
         m.d.comb += [
             next_turn.eq(turn + ends_stripe),
             # The end of a stripe is known late, so it chooses last.
-            upcoming.eq(Mux(ends_stripe, self.stripes[(turn + 1)[: len(turn)]], self.stripes[turn])),
+            upcoming.eq(Mux(ends_stripe, Array([*stripes[1:], stripes[0]])[turn], Array(stripes)[turn])),
             active.eq(credits != 0),
             ends_set.eq(active & last_group),
             ends_pixel.eq(active & last_group & last_set),
@@ -204,7 +212,7 @@ class Drain(wiring.Component):
             m.d.sync += [channel_off.eq(next_block), block_off.eq(next_block)]
         with m.Elif(valid_1):
             m.d.sync += channel_off.eq(channel_off + (size_1 << scale))
-        picked = self._pick(m, lane_1, group_1)
+        picked = self._pick(m, lane_1, group_1, domains[:2])
 
         # 2: the row of the records; offset.
         valid_2 = Signal()
@@ -220,7 +228,7 @@ class Drain(wiring.Component):
         for n in range(lanes):
             record = self.records[n]
             bias = Mux(regs.MODE.accumulate, 0, record.bias)
-            m.d.sync += [
+            m.d[domains[2]] += [
                 value.word_select(n, SUM).eq(picked.word_select(n, SUM) + bias),
                 mult.word_select(n, 32).eq(record.mult),
                 shift.word_select(n, 8).eq(record.shift),
@@ -250,7 +258,7 @@ class Drain(wiring.Component):
             ]
 
         # 4: requantisation, or nothing.
-        m.submodules.requantiser = requantiser = Requantiser(lanes=lanes)
+        m.submodules.requantiser = requantiser = Requantiser(lanes=lanes, domains=domains[3:])
         m.d.comb += [
             requantiser.acc.eq(value),
             requantiser.mult.eq(mult),
@@ -279,18 +287,17 @@ class Drain(wiring.Component):
         ends = delayed(m, "ends", Cat(ends_stripe, ends_stripe & stripe.ends), REQUANTISE + 5)
         m.d.comb += [self.settled.eq(ends[REQUANTISE + 1][0]), self.done.eq(ends[-1][1])]
 
-        on_its_way = Signal(REQUANTISE + 6)
         m.d.sync += on_its_way.eq(Cat(active, on_its_way))
         m.d.comb += self.awake.eq(operation.load | self.filled | active | on_its_way.any())
         return m
 
-    def _pick(self, m: Module, lane: Value, group: Value) -> Signal:
+    def _pick(self, m: Module, lane: Value, group: Value, domains: Sequence[str]) -> Signal:
         """The accumulators of a pixel lane's ``group``, two cycles later. Read data arrive late in the cycle, so they
         go through a register first."""
         config = self.config
         row, of = Signal(len(self.accumulators), reset_less=True), Signal(len(group) + len(lane))
         picked = Signal(SUM * config.requant_lanes, reset_less=True)
-        m.d.sync += [row.eq(self.accumulators), of.eq(Cat(group, lane))]
+        m.d[domains[0]] += [row.eq(self.accumulators), of.eq(Cat(group, lane))]
         # A row that leaves together begins in the first lane.
         choices: dict[int, list[int]] = {}
         alone = ceil_div(config.oc_lanes, config.requant_lanes)
@@ -301,5 +308,5 @@ class Drain(wiring.Component):
         with m.Switch(of):
             for first, patterns in choices.items():
                 with m.Case(*patterns):
-                    m.d.sync += picked.eq(row[SUM * first :][: len(picked)])
+                    m.d[domains[1]] += picked.eq(row[SUM * first :][: len(picked)])
         return picked

@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from dovetail.hw.array.weights import OPERAND, extended, weight_lanes
+from dovetail.hw.array.operands import OPERAND, extended
+from dovetail.hw.array.weights import weight_lanes
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.common.sizes import ceil_div
@@ -41,7 +42,7 @@ class MultiplierArray(wiring.Component):
     depthwise
         Multipliers take ``taps`` instead of ``inputs``; known three cycles before.
     taps
-        A byte per multiplier, a cycle after ``inputs``.
+        A byte per multiplier, or where operands have SUM bits that byte as an operand, a cycle after ``inputs``.
     inputs
         Input lanes of every pixel lane, of at most 9 bits, sign-extended to ``operand`` bits.
     weights
@@ -60,12 +61,13 @@ class MultiplierArray(wiring.Component):
     def __init__(self, config: Config, *, operand: int = OPERAND) -> None:
         self.config = config
         self.operand = operand
+        self.tap = SUM if operand == SUM else 8
         self.lanes = config.pixel_lanes * config.ic_lanes
         self.LATENCY = self.PRODUCT + tree_stages(config)
         super().__init__(
             {
                 "depthwise": In(1),
-                "taps": In(8 * config.macs_per_cycle),
+                "taps": In(self.tap * config.macs_per_cycle),
                 "inputs": In(operand * self.lanes),
                 "weights": In(operand * config.weight_bytes * weight_lanes(config)),
                 "sums": Out(SUM * config.pixel_lanes * config.oc_lanes),
@@ -117,12 +119,12 @@ class MultiplierArray(wiring.Component):
         """Products of taps or of inputs, for Verilator: a choice between products, not of what each multiplier takes,
         which would be a copy of an input lane for every output lane."""
         operand, count = self.operand, self.config.macs_per_cycle
-        shared, taps, takes_taps = Signal.like(inputs), Signal(8 * count, reset_less=True), Signal()
+        shared, taps, takes_taps = Signal.like(inputs), Signal.like(self.taps, reset_less=True), Signal()
         m.d.sync += [shared.eq(inputs), takes_taps.eq(depthwise)]
         with m.If(depthwise):
             m.d.sync += taps.eq(self.taps)
         with m.If(takes_taps):
-            m.d.sync += values.eq(self._products(extended(taps, n, operand) for n in range(count)))
+            m.d.sync += values.eq(self._products(taps.word_select(n, operand) for n in range(count)))
         with m.Else():
             m.d.sync += values.eq(self._products(shared.word_select(n, operand) for n in spread))
 

@@ -1,6 +1,8 @@
 """Requantiser: int32 accumulators to int8, per-channel multipliers, both roundings."""
 
-from amaranth import Cat, Module, Mux, Signal, signed
+from collections.abc import Sequence
+
+from amaranth import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +10,7 @@ from dovetail.hw.common.scaler import (
     SCALE_SHARED,
     ScaleKind,
     Scaler,
+    either,
     left_shift_of,
     magnitude_of,
     multiplier_of,
@@ -28,6 +31,8 @@ class Requantiser(wiring.Component):
     ----------
     lanes
         Values per cycle.
+    domains
+        Clock domain of each stage.
 
     Members
     -------
@@ -56,10 +61,11 @@ class Requantiser(wiring.Component):
 
     LATENCY = REQUANTISE
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, domains: Sequence[str] = ("sync",) * LATENCY) -> None:
         if lanes < 1:
             raise ValueError(f"lanes must be positive, not {lanes!r}")
         self.lanes = lanes
+        self.domains = domains
         super().__init__(
             {
                 "acc": In(32 * lanes),
@@ -75,68 +81,68 @@ class Requantiser(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.scaler = scaler = Scaler(lanes=self.lanes)
+        m.submodules.scaler = scaler = Scaler(lanes=self.lanes, domains=self.domains[3:])
+        stages = [m.d[domain] for domain in self.domains[:3]]
         assert self.LATENCY == 3 + scaler.LATENCY
         onnx = self.rounding == Rounding.ONNX
 
         shared_1 = Signal(SCALE_SHARED, reset_less=True)
         shared_2 = Signal(SCALE_SHARED, reset_less=True)
         shared_3 = Signal(SCALE_SHARED, reset_less=True)
-        m.d.sync += [
+        stages[0] += [
             shared_1.kind.eq(Mux(onnx, ScaleKind.ONNX, ScaleKind.TFLITE)),
             shared_1.zero_point.eq(self.zero_point),
             shared_1.lo.eq(self.lo),
             shared_1.hi.eq(self.hi),
-            shared_2.eq(shared_1),
-            shared_3.eq(shared_2),
         ]
+        stages[1] += shared_2.eq(shared_1)
+        stages[2] += shared_3.eq(shared_2)
 
         # 1: left shift, and whether it saturates; the multiplier in one encoding.
         shifted = Signal(32 * self.lanes, reset_less=True)
-        sign_1, saturates = (Signal(self.lanes, name=name, reset_less=True) for name in ("sign_1", "saturates"))
+        sign_1, saturates = (Signal(32 * self.lanes, name=name, reset_less=True) for name in ("sign_1", "saturates"))
         mult_1 = Signal(32 * self.lanes, reset_less=True)
-        right_1 = Signal(8 * self.lanes, reset_less=True)
+        right_1 = Signal(32 * self.lanes, reset_less=True)
         for i in range(self.lanes):
             shift = self.shift.word_select(i, 8)[:6]
             value, left = self.acc.word_select(i, 32), left_shift_of(shift)
-            m.d.sync += [
+            stages[0] += [
                 shifted.word_select(i, 32).eq(value << left),
-                sign_1[i].eq(value[31]),
-                saturates[i].eq(onnx & shift_loses(value, left)),
+                sign_1.word_select(i, 32).eq(value[31]),
+                saturates.word_select(i, 32).eq(onnx & shift_loses(value, left)),
                 mult_1.word_select(i, 32).eq(multiplier_of(self.mult.word_select(i, 32), onnx)),
-                right_1.word_select(i, 8).eq(right_shift_of(shift)),
+                right_1.word_select(i, 32).eq(right_shift_of(shift)),
             ]
 
         # 2: sign and magnitude. The one nearest to what saturates is 2^31 in 24 bits, of either sign.
         magnitude = Signal(32 * self.lanes, reset_less=True)
-        negative_2 = Signal(self.lanes, reset_less=True)
+        negative_2 = Signal(32 * self.lanes, reset_less=True)
         mult_2 = Signal(32 * self.lanes, reset_less=True)
-        right_2 = Signal(8 * self.lanes, reset_less=True)
-        m.d.sync += [mult_2.eq(mult_1), right_2.eq(right_1)]
+        right_2 = Signal(32 * self.lanes, reset_less=True)
+        stages[1] += [mult_2.eq(mult_1), right_2.eq(right_1)]
         for i in range(self.lanes):
-            value, sign = shifted.word_select(i, 32), sign_1[i]
-            whole = magnitude_of(value)
-            m.d.sync += [
-                negative_2[i].eq(Mux(saturates[i], sign, value[31])),
-                magnitude.word_select(i, 32).eq(Cat(Mux(saturates[i], 0, whole[:31]), saturates[i] | whole[31])),
+            value, lost, sign = shifted.word_select(i, 32), saturates[32 * i], sign_1[32 * i]
+            stages[1] += [
+                negative_2.word_select(i, 32).eq(either(lost, sign, value[31])),
+                magnitude.word_select(i, 32).eq(either(lost, Const(1 << 31, 32), magnitude_of(value))),
             ]
 
         # 3: ONNX, float32 of the accumulator.
         rounded = Signal(32 * self.lanes, reset_less=True)
-        negative_3 = Signal(self.lanes, reset_less=True)
+        negative_3 = Signal(32 * self.lanes, reset_less=True)
         mult_3 = Signal(32 * self.lanes, reset_less=True)
-        right_3 = Signal(8 * self.lanes, reset_less=True)
-        m.d.sync += [mult_3.eq(mult_2), right_3.eq(right_2), negative_3.eq(negative_2)]
+        right_3 = Signal(32 * self.lanes, reset_less=True)
+        stages[2] += [mult_3.eq(mult_2), right_3.eq(right_2), negative_3.eq(negative_2)]
         for i in range(self.lanes):
             value = magnitude.word_select(i, 32)
             addend, mask = rounding_to_24(value, shared_2.kind == ScaleKind.ONNX)
             total = (value + addend)[:32]
-            m.d.sync += rounded.word_select(i, 32).eq(Cat(total[:8] & ~mask, total[8:]))
+            stages[2] += rounded.word_select(i, 32).eq(Cat(total[:8] & ~mask, total[8:]))
 
         m.d.comb += [
-            scaler.negative.eq(negative_3),
+            scaler.negative.eq(Cat(negative_3[32 * i] for i in range(self.lanes))),
             scaler.mult.eq(mult_3),
-            scaler.right.eq(right_3),
+            scaler.right.eq(Cat(right_3.word_select(i, 32)[:8] for i in range(self.lanes))),
             scaler.shared.eq(shared_3),
             self.result.eq(scaler.result),
         ]

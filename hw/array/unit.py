@@ -11,9 +11,10 @@ from dovetail.hw.array.depthwise import RowBuffer, SlidingWords, tap_operands
 from dovetail.hw.array.drain import Drain
 from dovetail.hw.array.loops import ArrayLoops, Load, Step
 from dovetail.hw.array.multiply_accumulate import SUM, Accumulator, MultiplierArray
+from dovetail.hw.array.operands import OPERAND, WIDE_OPERAND, difference, extended
 from dovetail.hw.array.reads import WindowReads
 from dovetail.hw.array.registers import ArrayOperation, ArrayRegisters, most_visits
-from dovetail.hw.array.weights import OPERAND, WIDE_OPERAND, ArrayWeights, difference, extended
+from dovetail.hw.array.weights import ArrayWeights
 from dovetail.hw.common.clocking import delayed, gate_clock
 from dovetail.hw.common.ports import Check, Core, SramRead, SramWrite, part
 from dovetail.isa.config.given import MAX_STRIPE
@@ -73,7 +74,8 @@ class ArrayCore(wiring.Component):
         m = Module()
         config, core = self.config, self.core
         operand = self.operand
-        registers, weights, drain = ArrayRegisters(config), ArrayWeights(config, operand=operand), Drain(config)
+        registers, weights = ArrayRegisters(config), ArrayWeights(config, operand=operand)
+        drain = Drain(config, simulation=self.simulation)
         for name, block, awake in (
             ("registers", registers, registers.awake),
             ("weights", weights, weights.awake),
@@ -162,7 +164,7 @@ class ArrayCore(wiring.Component):
                 for n in range(1, most_visits(config) + 1):
                     with m.Case(n):
                         m.d.comb += drain.filled.eq(line[after + n])
-            sliding = SlidingWords(config)
+            sliding = SlidingWords(config, byte=multipliers.tap)
             m.submodules.sliding = gate_clock(
                 m, sliding, awake=operation.depthwise, name="array_sliding", simulation=self.simulation
             )

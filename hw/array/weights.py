@@ -1,12 +1,13 @@
 """The weight stream and the matrix of MAT_MUL: reads them, holds the weights in use and the next ones, and the
 requantisation records."""
 
-from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed, unsigned
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from dovetail.hw.array.loops import Load, reads_at_most
+from dovetail.hw.array.operands import OPERAND, WIDE_OPERAND, difference, extended
 from dovetail.hw.array.passing import records_at_most
 from dovetail.hw.array.reads import MatrixReads, WindowReads, first_lane, parts_of_row
 from dovetail.hw.array.registers import ArrayOperation
@@ -15,13 +16,6 @@ from dovetail.hw.common.ports import SramRead
 from dovetail.hw.memory.cells import block_ram, read_row
 from dovetail.isa.config.resolved import LUT_ROWS, RECORD_BYTES, Config
 from dovetail.isa.timing.memory import SRAM_READ
-
-OPERAND = 16
-"""Bits of a multiplier's operand: an int8, or a difference of two, sign-extended."""
-WIDE_OPERAND = 32
-"""The same for Verilator: products of 32-bit words modulo 2^32 need no more than the processor's instruction for them,
-which works on vectors. Multipliers of an FPGA would be too small for it."""
-
 
 MATRIX_WEIGHT = 9
 """Bits of a weight less its zero point."""
@@ -436,16 +430,3 @@ class ArrayWeights(wiring.Component):
         if self.config.result_pairs and first >= 0:
             takes |= (at == first) & ~self.operation.depthwise
         return takes
-
-
-def extended(values: Value, n: int, width: int, bits: int = 8) -> Value:
-    """The n-th signed number of ``values``, ``bits`` wide, sign-extended to ``width`` bits.
-
-    Written as a sum because Amaranth spells an extension bit by bit, which takes tools long for wide arrays.
-    """
-    return (values[bits * n :][:bits].as_signed() + Const(0, signed(width)))[:width]
-
-
-def difference(values: Value, n: int, zero: Value, width: int) -> Value:
-    """The n-th int8 of ``values`` less the int8 ``zero``, sign-extended to ``width`` bits."""
-    return (values[8 * n :][:8].as_signed() - zero.as_signed() + Const(0, signed(width)))[:width]

@@ -32,7 +32,8 @@ module {MODULE}(input clk, input enable, output gated);
 endmodule
 """
 
-
+STAGES = 4
+"""Stages of a pipeline that share a gated clock: each gate takes some time in every cycle."""
 UNGATED = "ungated"
 """Domain of the clock that feeds all gates."""
 
@@ -69,6 +70,26 @@ def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simul
         MODULE, i_clk=ClockSignal(UNGATED), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
     )
     return DomainRenamer(domain)(block)
+
+
+def stage_clocks(m: Module, name: str, valid: Value, *, simulation: bool) -> list[str]:
+    """The clock domain of each stage of a pipeline whose registers are not reset.
+
+    In ``simulation`` ``STAGES`` stages in a row share a clock, which is stopped unless something enters one of them.
+    ``valid``: a bit per stage, each a register.
+    """
+    if not simulation:
+        return ["sync"] * len(valid)
+    domains: list[str] = []
+    for first in range(0, len(valid), STAGES):
+        enters = valid[first : first + STAGES]
+        domain = f"{name}_{first}_clock"
+        m.domains += ClockDomain(domain, local=True, reset_less=True)
+        m.submodules[f"{domain}_gate"] = Instance(
+            MODULE, i_clk=ClockSignal(UNGATED), i_enable=enters.any(), o_gated=ClockSignal(domain)
+        )
+        domains += [domain] * len(enters)
+    return domains
 
 
 def delayed(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = False) -> list[Value]:

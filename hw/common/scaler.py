@@ -1,5 +1,6 @@
 """Product, right shift, rounding and clamp of a magnitude: the back half of every path to int8."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value, signed
@@ -32,6 +33,17 @@ SCALE_SHARED = data.StructLayout({"kind": ScaleKind, "zero_point": signed(8), "l
 def wide_registers(name: str, lanes: int) -> list[Signal]:
     """One 64-bit register per lane. Not packed: as C++ scalars they simulate a tenth faster than in arrays."""
     return [Signal(64, name=f"{name}_{i}", reset_less=True) for i in range(lanes)]
+
+
+def words_of(values: Value, bits: int) -> Value:
+    """Numbers of so many bits, each in a word of 32."""
+    return Cat(Cat(values[n : n + bits], Const(0, 32 - bits)) for n in range(0, len(values), bits))
+
+
+def either(which: Value, one: Value, other: Value) -> Value:
+    """``Mux``, as two of which each is one value or zero. Verilator makes masks of those, where g++ makes a jump of a
+    ``Mux``, and no vectors of what stands next to it. To synthesis they are the same."""
+    return Mux(which, one, 0) | Mux(which, 0, other)
 
 
 def left_shift_of(shift: Value) -> Value:
@@ -85,6 +97,8 @@ class Scaler(wiring.Component):
         Values per cycle.
     wide
         Whether results may have 16 bits.
+    domains
+        Clock domain of each stage.
 
     Members
     -------
@@ -115,10 +129,11 @@ class Scaler(wiring.Component):
 
     LATENCY = 7
 
-    def __init__(self, *, lanes: int, wide: bool = False) -> None:
+    def __init__(self, *, lanes: int, wide: bool = False, domains: Sequence[str] = ("sync",) * LATENCY) -> None:
         if lanes < 1:
             raise ValueError(f"lanes must be positive, not {lanes!r}")
         self.lanes = lanes
+        self.domains = domains
         self.wide = wide
         self.result_bits = 16 if wide else 8
         super().__init__(
@@ -135,28 +150,29 @@ class Scaler(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One packed register per narrow quantity and stage: a simulator then moves whole words. No register is reset:
-        # nothing reads a result before LATENCY cycles.
+        stages = [m.d[domain] for domain in self.domains]
+        # One packed register per quantity and stage, with a word per lane: a simulator then works on vectors. None is
+        # reset: nothing reads a result before LATENCY cycles.
         shared = [self.shared]
-        negative = [self.negative]
+        negative = [words_of(self.negative, 1)]
         for stage in range(1, self.LATENCY):
             shared.append(Signal(SCALE_SHARED, name=f"shared_{stage}", reset_less=True))
-            m.d.sync += shared[stage].eq(shared[stage - 1])
+            stages[stage - 1] += shared[stage].eq(shared[stage - 1])
         for stage in range(1, 5):
-            negative.append(Signal(self.lanes, name=f"negative_{stage}", reset_less=True))
-            m.d.sync += negative[stage].eq(negative[stage - 1])
+            negative.append(Signal(32 * self.lanes, name=f"negative_{stage}", reset_less=True))
+            stages[stage - 1] += negative[stage].eq(negative[stage - 1])
 
         # 1: the product of the low halves and that of the high ones, one DSP multiplier each, nothing behind them but a
         # register; the sum of the halves of either factor. What a magnitude has above them `mult` leaves as it is.
         outer_1 = wide_registers("outer_1", self.lanes)
         halves_1 = wide_registers("halves_1", self.lanes)
         above_1 = Signal(32 * self.lanes, reset_less=True)
-        right_1 = Signal(8 * self.lanes, reset_less=True)
-        m.d.sync += right_1.eq(self.right)
+        right_1 = Signal(32 * self.lanes, reset_less=True)
+        stages[0] += right_1.eq(words_of(self.right, 8))
         for i in range(self.lanes):
             magnitude, mult = self.magnitude.word_select(i, 64), self.mult.word_select(i, 32)
             (low, high), (mult_low, mult_high) = (magnitude[:16], magnitude[16:32]), (mult[:16], mult[16:31])
-            m.d.sync += [
+            stages[0] += [
                 outer_1[i].eq(Cat(low * mult_low, high * mult_high)),
                 halves_1[i].eq(Cat(low + high, Const(0, 15), mult_low + mult_high)),
                 above_1.word_select(i, 32).eq(magnitude[32:57]),
@@ -166,11 +182,11 @@ class Scaler(wiring.Component):
         outer_2 = wide_registers("outer_2", self.lanes)
         crossed_2 = wide_registers("crossed_2", self.lanes)
         excess_2 = wide_registers("excess_2", self.lanes)
-        right_2 = Signal(8 * self.lanes, reset_less=True)
-        m.d.sync += right_2.eq(right_1)
+        right_2 = Signal(32 * self.lanes, reset_less=True)
+        stages[1] += right_2.eq(right_1)
         for i in range(self.lanes):
             low, high = outer_1[i][:32], outer_1[i][32:]
-            m.d.sync += [
+            stages[1] += [
                 outer_2[i].eq(Cat(low, high | above_1.word_select(i, 32))),
                 crossed_2[i].eq(halves_1[i][:17] * halves_1[i][32:49]),
                 excess_2[i].eq(low + high),
@@ -178,12 +194,12 @@ class Scaler(wiring.Component):
 
         # 3: the product. Bit n of `below` says that n is less than the right shift.
         product = wide_registers("product", self.lanes)
-        right_3 = Signal(8 * self.lanes, reset_less=True)
+        right_3 = Signal(32 * self.lanes, reset_less=True)
         below_3 = Signal(32 * self.lanes, reset_less=True)
-        m.d.sync += right_3.eq(right_2)
+        stages[2] += right_3.eq(right_2)
         for i in range(self.lanes):
-            right = right_2.word_select(i, 8)[:6]
-            m.d.sync += [
+            right = right_2.word_select(i, 32)[:6]
+            stages[2] += [
                 product[i].eq(outer_2[i][:63] + Cat(Const(0, 16), (crossed_2[i][:34] - excess_2[i][:33])[:33])),
                 below_3.word_select(i, 32).eq(~(Const(0xFFFF_FFFF, 32) << right)),
             ]
@@ -195,56 +211,56 @@ class Scaler(wiring.Component):
         aligned = wide_registers("aligned", self.lanes)
         twice = shared[3].kind == ScaleKind.TFLITE
         for i in range(self.lanes):
-            right, below = right_3.word_select(i, 8)[:6], below_3.word_select(i, 32)
+            right, below = right_3.word_select(i, 32)[:6], below_3.word_select(i, 32)
             word = product[i]
             # In two shifts: as few bits are read, less logic is left of the second one.
             shifted = ((word >> Cat(Const(0, 3), right[3:])) >> right[:3])[:top]
             sticky = word[:5].any() | (word[5:37] & below).any()
             large = (word[top:64] & ~below[: 64 - top]).any()
-            first = word[30] & (word[:30].any() | ~negative[3][i])
+            first = word[30] & (word[:30].any() | ~negative[3][32 * i])
             ones = (word[31:62] | ~below[1:]).all()
             half = shifted[30] & (right.any() | ~twice)
-            m.d.sync += aligned[i].eq(
+            stages[3] += aligned[i].eq(
                 Cat(Const(0, 4), sticky, shifted[5:30], half, shifted[31:top], large, first & ones & twice)
             )
 
         # 5: integer part (10 bits, or 18, saturated), and what rounding adds to it: c = -1 .. 2 with the sign's
         # carry in it.
-        bits, width = top - 31, 8 + self.result_bits
-        integer = Signal(width * self.lanes, reset_less=True)
+        bits = top - 31
+        integer = Signal(32 * self.lanes, reset_less=True)
         for i in range(self.lanes):
             up, down = self._rounding(aligned[i][: top + 2], shared[4].kind)
-            sign = negative[4][i]
+            sign = negative[4][32 * i]
             magnitude = aligned[i][31:top] | aligned[i][top].replicate(bits)
-            # negative: -(v + up - down) = ~v + (1 - up + down)
-            correction = Mux(sign, Cat(~(up ^ down), down, Const(0, 1)), Cat(up | down, down, down))
+            # negative: -(v + up - down) = ~v + (1 - up + down); never both up and down
+            correction = Cat((up | down) ^ sign, down, down & ~sign)
             signed_magnitude = Cat(magnitude ^ sign.replicate(bits), sign)
-            m.d.sync += integer.word_select(i, width).eq(Cat(signed_magnitude, Const(0, 1), correction))
+            stages[4] += integer.word_select(i, 32).eq(Cat(signed_magnitude, Const(0, 1), correction))
 
         # 6: zero point.
-        offset = Signal(width * self.lanes, reset_less=True)
+        offset = Signal(32 * self.lanes, reset_less=True)
         zero_point = Mux(self.to_wide, 0, shared[5].zero_point) if self.wide else shared[5].zero_point
         for i in range(self.lanes):
-            word = integer.word_select(i, width)
+            word = integer.word_select(i, 32)
             value, correction = word[: bits + 1].as_signed(), word[bits + 2 : bits + 5].as_signed()
-            m.d.sync += offset.word_select(i, width).eq((value + correction) + zero_point)
+            stages[5] += offset.word_select(i, 32).eq((value + correction) + zero_point)
 
         # 7: clamp; lo wins over hi.
         result = Signal(self.result_bits * self.lanes, reset_less=True)
         lo, hi = shared[6].lo, shared[6].hi
         if self.wide:
             lo, hi = (Signal(signed(16), name=name, reset_less=True) for name in ("lo", "hi"))
-            m.d.sync += [
+            stages[5] += [
                 lo.eq(Mux(self.to_wide, INT16_MIN, shared[5].lo)),
                 hi.eq(Mux(self.to_wide, INT16_MAX, shared[5].hi)),
             ]
         empty = Signal()
         m.d.comb += empty.eq(hi < lo)
         for i in range(self.lanes):
-            value = offset.word_select(i, width)[: bits + 3].as_signed()
-            m.d.sync += result.word_select(i, self.result_bits).eq(
-                Mux((value < lo) | empty, lo, Mux(value > hi, hi, value))
-            )
+            value = offset.word_select(i, 32)[: bits + 3].as_signed()
+            byte, least, most = (Cat(bound)[: self.result_bits] for bound in (value, lo, hi))
+            clamped = either((value < lo) | empty, least, either(value > hi, most, byte))
+            stages[6] += result.word_select(i, self.result_bits).eq(clamped)
         m.d.comb += self.result.eq(result)
         return m
 
@@ -259,12 +275,12 @@ class Scaler(wiring.Component):
         odd, half = word[31], word[30]
         smear = smeared(word[29:-2])
         unit = smear & ~(smear >> 1)
-        distance = word[5:30] ^ (~half).replicate(25)
+        distance = ~(word[5:30] ^ half.replicate(25))
         exact = ~word[4]
         # Below a power of two are those without a bit from it on: no carry chain.
         below = smear[0] & ~(distance & ~(smear >> 1 | Const(0, 25))).any()
         tie = below | (half & exact & (distance == unit))
-        onnx = Mux(tie, odd, half)
+        onnx = either(tie, odd, half)
         up = word[-1] | (kind == ScaleKind.TFLITE) & half | (kind == ScaleKind.ONNX) & onnx
         down = (kind == ScaleKind.FLOOR_EVEN) & odd & ~word[15:31].any()
         return up, down
