@@ -1,6 +1,7 @@
 """How busy the multipliers are over a whole network, by the shape of the array, beside what its lanes allow.
 
     python benchmarks/utilisation.py [NETWORK ...] [--lanes 8x8 16x16x4 ...] [--sram 1MiB] [--markdown]
+    python benchmarks/utilisation.py --lanes 16x32x2 --set requant_lanes=64 vector_lanes=32 banks=32
 
 Utilisation: the network's MACs over what all multipliers could do in the cycles of an inference, which the timing
 model counts. Ideal: the same if nothing ever waited, only remainders counted, see `ideal_cycles`. The bus has 64 bits
@@ -64,8 +65,10 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--lanes", nargs="+", default=SHAPES, metavar="LANES")
     parser.add_argument("--sram", default="1MiB")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=NUMBER", help="other parameters of all shapes")
     parser.add_argument("--markdown", action="store_true", help="print rows of a table")
     arguments = parser.parse_args()
+    others = {name: int(value) for name, _, value in (pair.partition("=") for pair in arguments.set)}
     line = "| {} | {} | {} | {} | {} | {} |" if arguments.markdown else "{:20} {:10} {:>6} {:>12} {:>12} {:>7}"
     print(line.format("network", "lanes", "PEs", "cycles", "utilisation", "ideal"))
     if arguments.markdown:
@@ -77,9 +80,8 @@ def main() -> None:
             pe = prod(lanes.values())
             start = time.process_time()
             try:
-                report = compile_network(
-                    graph, Config.from_dict({**lanes, "sram": arguments.sram, "bus": bus_of(pe)})
-                ).report()
+                values = {**lanes, "sram": arguments.sram, "bus": bus_of(pe), **others}
+                report = compile_network(graph, Config.from_dict(values)).report()
             except ConfigError as error:
                 parser.error(f"{text}: {error}")
             ideal = graph.total_macs / (pe * ideal_cycles(graph, tuple(lanes.values())))

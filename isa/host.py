@@ -7,7 +7,7 @@ from dovetail.isa.instructions.table import Field, Unit
 
 ID = 0x6C746F64
 """Value of the ID register: ``dotl`` in ASCII, little-endian."""
-VERSION = 6
+VERSION = 7
 """Version of the instruction set and of this table."""
 ADDRESS_BITS = 12
 """Address bits of the AXI4-Lite port."""

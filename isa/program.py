@@ -21,7 +21,7 @@ from dovetail.isa.instructions.table import PAGE_BYTES
 from dovetail.isa.parameters import Formula, Parameters, RunInput
 
 MAGIC = b"DOVETAIL"
-VERSION = 6
+VERSION = 7
 """Of the file; it rises with that of the instruction set (:data:`dovetail.isa.host.VERSION`), too."""
 HEADER = struct.Struct("<8sIIQQ")
 """Magic, version, bytes of the JSON header, configuration hash, bytes of the file."""

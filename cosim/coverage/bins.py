@@ -201,6 +201,7 @@ CORNERS = (
     Corner("columns of a word", _depthwise, lambda o: columns_of(o.config, o.op, o.view) > 1),
     Corner("kernel rows at once", _depthwise, lambda o: rows_of(o.op, o.view) > 1),
     Corner("several steps of kernel rows", _depthwise, lambda o: rows_of(o.op, o.view) > 1 < o["GEOMETRY", "kh"]),
+    Corner("chain of steps", _depthwise, lambda o: o["MODE", "chain"] == 1 < o["GEOMETRY", "kh"]),
     Corner("lines without results", _depthwise, lambda o: skip_of(o.op, o.view) > 1 < o["TILE", "height"]),
     Corner("weights cut", _array, lambda o: o["W_BYTES"] < o.weights),
     Corner("int8 from old values", _array, lambda o: o["MODE", "accumulate"] > o["MODE", "int32"]),

@@ -140,6 +140,7 @@ class RowBuffer(wiring.Component):
     """The words of a line, for the lines after it: those of the lines before come with the words in the same place.
 
     Every line has as many words. Those of its first step are in one half of the memory, those of another in the other.
+    In a chain all are in one half, and those of the steps before come, of whichever line.
 
     Parameters
     ----------
@@ -152,10 +153,12 @@ class RowBuffer(wiring.Component):
         A word comes in the next cycle.
     begins, first
         With ``coming``: it is the first one of a step; the step is the line's first.
+    chain
+        The steps are a chain. Constant while words come.
     bytes
         The word, when it comes.
     before
-        With it, the words in its place in the lines before, the latest first.
+        With it, the words in its place in the lines, or steps, before, the latest first.
     """
 
     def __init__(self, config: Config) -> None:
@@ -166,6 +169,7 @@ class RowBuffer(wiring.Component):
                 "coming": In(1),
                 "begins": In(1),
                 "first": In(1),
+                "chain": In(1),
                 "bytes": In(8 * self.bytes_),
                 "before": Out(8 * self.bytes_ * (config.kernel_rows - 1)),
             }
@@ -177,16 +181,16 @@ class RowBuffer(wiring.Component):
         m.submodules.cells = cells = block_ram(width=len(self.before), depth=ROW_STEPS * config.line_words)
         write = cells.write_port()
         word = Signal(range(config.line_words))  # of a step, the next one
-        step = Signal()
-        at, in_step = Signal.like(word, name="at"), Signal.like(step, name="in_step")  # of the word that is coming
-        m.d.comb += [at.eq(Mux(self.begins, 0, word)), in_step.eq(Mux(self.begins, ~self.first, step))]
+        half = Signal()
+        at, in_half = Signal.like(word, name="at"), Signal.like(half, name="in_half")  # of the word that is coming
+        m.d.comb += [at.eq(Mux(self.begins, 0, word)), in_half.eq(Mux(self.begins, ~(self.first | self.chain), half))]
         comes = Signal()
         write_addr = Signal.like(write.addr, name="write_addr")
         m.d.sync += comes.eq(self.coming)
         with m.If(self.coming):
-            m.d.sync += [word.eq(at + 1), step.eq(in_step), write_addr.eq(Cat(at, in_step))]
+            m.d.sync += [word.eq(at + 1), half.eq(in_half), write_addr.eq(Cat(at, in_half))]
         m.d.comb += [
-            self.before.eq(read_row(m, cells, name="row", addr=Cat(at, in_step), en=self.coming, platform=platform)),
+            self.before.eq(read_row(m, cells, name="row", addr=Cat(at, in_half), en=self.coming, platform=platform)),
             write.en.eq(comes),
             write.addr.eq(write_addr),
             write.data.eq(Cat(self.bytes, self.before)),

@@ -322,7 +322,7 @@ class ArrayRegisters(wiring.Component):
         """Whether the kernel rows of a step can be together, see `isa.instructions.checks`."""
         config, regs = self.config, self.operation.regs
         mode, kw, width = regs.MODE, regs.GEOMETRY.kw, regs.TILE.width
-        alone = ~(mode.rows | mode.skip).any()
+        alone = ~(mode.rows | mode.skip | mode.chain).any()
         if config.kernel_rows == 1:
             return alone
         fits = Cat(

@@ -183,6 +183,7 @@ class ArrayCore(wiring.Component):
                     rows.coming.eq(coming.reads & several),
                     rows.begins.eq(coming.swap),
                     rows.first.eq(coming.first),
+                    rows.chain.eq(regs.MODE.chain),
                     rows.bytes.eq(sliding.bytes),
                     sliding.before.eq(rows.before),
                 ]

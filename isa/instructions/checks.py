@@ -212,6 +212,16 @@ def skip_of(op: Op, view: View) -> int:
     return 1 + view["MODE", "skip"] if INSTRUCTIONS[op].depthwise else 1
 
 
+def kernel_rows_of(op: Op, view: View) -> list[tuple[int, int]]:
+    """(line, step) in which each kernel row of an ARRAY operation is read, those that its first step sees first. Line 0
+    is as many lines before that of the results as a step has rows less one."""
+    rows, steps = rows_of(op, view), view["GEOMETRY", "kh"]
+    if rows == 1 or not view["MODE", "chain"]:
+        return [(row, step) for step in range(steps) for row in range(rows)]
+    reads = [step - before for step in range(steps) for before in reversed(range(rows))]  # steps from the results' line
+    return [(rows - 1 + read // steps, read % steps) for read in reads]
+
+
 def lines_of(op: Op, view: View) -> int:
     """Lines of an ARRAY operation, with those that have no results: before the first one its kernel's other rows."""
     return (view["TILE", "height"] - 1) * skip_of(op, view) + rows_of(op, view)
@@ -311,9 +321,9 @@ def _sets(config: Config, op: Op, view: View) -> int:
 def _has_rows(config: Config, op: Op, view: View) -> bool:
     """Whether a depthwise convolution may have the kernel rows of its MODE in a step: all of their taps have an input
     lane, a line is a stripe, and the row buffer has room for its words."""
-    rows, skip, slide, kw = rows_of(op, view), view["MODE", "skip"], view["MODE", "slide"], view["GEOMETRY", "kw"]
+    rows, slide, kw = rows_of(op, view), view["MODE", "slide"], view["GEOMETRY", "kw"]
     if rows == 1:
-        return not skip
+        return not view["MODE", "skip"] | view["MODE", "chain"]
     if rows > config.kernel_rows or not slide or view["MODE", "accumulate"] or view["MODE", "extra"]:
         return False
     fits = sum((kw == columns) for columns in config.row_kernels(rows)) > 0

@@ -654,6 +654,7 @@ ARRAY = (
             ),
             Field("rows", 13, 2, "DEPTH_CONV: lines before its own whose input a line sees, too"),
             Field("skip", 15, 2, "DEPTH_CONV with `rows`: lines without results between two with results"),
+            Field("chain", 17, 1, "DEPTH_CONV with `rows`: it sees that of the steps before, not of the lines before"),
         ),
     ),
     ("B_ADDR", "MAT_MUL: SRAM byte address of the matrix", ()),

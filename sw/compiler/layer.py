@@ -34,8 +34,9 @@ class ConvLayer:
     :meth:`computed`. ``columns``: of the input, that a word of a depthwise layer has beside each other. ``beside``:
     pixels that are one to the array then, which has all of their channels. ``down``: of a depthwise layer, the array
     goes along columns: its rows are columns of the plane and of the kernel. ``rows``: of the kernel of a depthwise
-    layer, that are taken at once; lines are not longer than a stripe then. ``inside``: of a product, all of its matrix
-    is in SRAM. ``item``: bytes of a result, 4 where sums leave as they are.
+    layer, that are taken at once; lines are not longer than a stripe then. ``chain``: a step has the rows that it does
+    not read from the steps before, not from the lines before (:meth:`kernel_rows`). ``inside``: of a product, all of
+    its matrix is in SRAM. ``item``: bytes of a result, 4 where sums leave as they are.
     """
 
     height: int
@@ -64,6 +65,7 @@ class ConvLayer:
     beside: int = 1
     down: bool = False
     rows: int = 1
+    chain: bool = False
     inside: bool = False
     item: int = 1
 
@@ -100,7 +102,7 @@ class ConvLayer:
     def taps(self) -> tuple[int, int]:
         """(kh, kw) as the instruction walks them: one column when packed, several rows at once."""
         height, width = self.turned(*self.kernel)
-        return ceil_div(height, self.rows), 1 if self.packed else width
+        return self.lines_apart if self.chain else ceil_div(height, self.rows), 1 if self.packed else width
 
     def turned(self, of_rows: Count, of_columns: Count) -> tuple[Count, Count]:
         """What belongs to the plane's rows and columns, as to those of the array."""
@@ -125,10 +127,43 @@ class ConvLayer:
         return 0 if rest or columns > MAX_SLIDE else columns
 
     @property
+    def lines_apart(self) -> int:
+        """Kernel rows from an output row's first one to that of the next."""
+        return self.turned(*self.stride)[0] // self.turned(*self.dilation)[0]
+
+    @property
+    def line_steps(self) -> tuple[int, int]:
+        """Input rows from a line to the next, and from a step to the next: those of output rows and kernel rows; but
+        where lines see the lines before, they are as far apart as kernel rows, and steps as all rows of one."""
+        (stride, _), (dilation, _) = self.turned(*self.stride), self.turned(*self.dilation)
+        return (stride, dilation) if self.rows == 1 or self.chain else (dilation, self.rows * dilation)
+
+    @property
     def skip(self) -> int:
-        """Lines from one with results to the next, if several kernel rows are taken at once: they are as far apart as
-        these."""
-        return 1 if self.rows == 1 else self.turned(*self.stride)[0] // self.turned(*self.dilation)[0]
+        """Lines from one with results to the next."""
+        return 1 if self.rows == 1 or self.chain else self.lines_apart
+
+    def kernel_rows(self, height: int) -> list[int | None]:
+        """The rows of a kernel so high that a depthwise layer's steps see, those of the first step first; None where
+        they are multiplied by zero.
+
+        In a chain a line's steps read the last ``lines_apart`` ones. The first step has those before from the line
+        before. What another step sees of the steps before has been added there.
+        """
+        if not self.chain:
+            count = round_up(height, self.rows)
+            return [row if row < height else None for row in range(count)]
+        first = height - self.lines_apart
+        rows: list[int | None] = [row if row >= 0 else None for row in range(first + 1 - self.rows, first + 1)]
+        for row in range(first + 1, height):
+            rows += [*[None] * (self.rows - 1), row]
+        return rows
+
+    @property
+    def lead(self) -> int:
+        """Input rows that the array reads before the kernel's first one: a chain begins with whole lines."""
+        (height, _), (stride, _), (dilation, _) = (self.turned(*of) for of in (self.kernel, self.stride, self.dilation))
+        return self.rows * stride - height * dilation if self.chain else 0
 
     def pixels_together(self, config: Config) -> int:
         """Pixels whose sums share a row of accumulators."""

@@ -16,9 +16,9 @@ from dovetail.isa.instructions.checks import (
     columns_of,
     input_blocks,
     kernel_columns,
+    kernel_rows_of,
     lanes_of,
     multiplier_of,
-    rows_of,
     sets_of,
     skip_of,
     taps_at_once,
@@ -52,9 +52,9 @@ class _Plan:
         self.columns = kernel_columns(config, op, r)
         self.slide = r["MODE", "slide"] if self.depthwise else 0
         self.beside = columns_of(config, op, r)
-        self.rows, self.skip = rows_of(op, r), skip_of(op, r)
+        self.rows, self.skip = kernel_rows_of(op, r), skip_of(op, r)
         self.shape = Shape(
-            r["GEOMETRY", "kh"] * self.rows * self.columns if self.matrix is None else 0,
+            len(self.rows) * self.columns if self.matrix is None else 0,
             input_blocks(op, r),
             r["BLOCKS", "count"],
             lanes,

@@ -4,6 +4,7 @@
 pitch and padding around it, as compilers make them; anything else is gathered byte by byte.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ _OFFSETS = ("ORIGIN", "Y_STEP", "X_STEP", "KY_STEP", "KX_STEP", "IN_ROWS", "ROW_
 class Window:
     """Addresses of a window walk of ``channels`` contiguous values of ``item`` bytes, 1 or 4, per tap. Of a depthwise
     convolution, the kernel ``columns`` that its steps cover, the ``slide`` of its MODE, the columns of the input
-    ``beside`` each other in a word, the kernel ``rows`` of a step, and the lines from one with results to the next
+    ``beside`` each other in a word, the line and the step in which each kernel row is read
+    (:func:`~dovetail.isa.instructions.checks.kernel_rows_of`), and the lines from one with results to the next
     (``skip``).
 
     Attributes
@@ -48,7 +50,7 @@ class Window:
         columns: int = 0,
         slide: int = 0,
         beside: int = 1,
-        rows: int = 1,
+        rows: Sequence[tuple[int, int]] = (),
         skip: int = 1,
     ) -> None:
         r = registers
@@ -63,38 +65,35 @@ class Window:
         if slide:
             self.x_step = slide * self.kx_step % self.modulus
         self.kx_step //= beside
-        self.lines, self.skip = rows, skip
-        self.kh *= rows
-        if rows > 1 and (self.kh == rows or self._in_line()):
-            # The kernel's rows are as far apart as lines.
-            self.dilation, self.ky_step, self.lines = self.stride, self.y_step, 1
+        self.skip, self.reads = skip, rows or [(0, step) for step in range(self.kh)]
+        self.kh = len(self.reads)
         self.rows, self.row_bytes, self.top, self.left = offsets[5:]
         self.zero = int8(r["QUANT", "zero_in"]) if item == 1 else 0
         # The rectangle of rows and byte columns that the walk visits, from (-top, -left) on.
-        if self.lines == 1:
-            self.stride, self.y_step, self.skip = self.stride * skip, self.y_step * skip % self.modulus, 1
-        self.image_rows = (self.height - 1) * self.stride + (self.kh - 1) * self.dilation + 1
+        self.image_rows = (self.height - 1) * skip * self.stride + max(map(self._row, range(self.kh))) + 1
         reach = (self.width - 1) * self.x_step + (self.kw - 1) * self.kx_step + channels * item
         self.image_columns = max(reach, self.width * self.x_step) if self.kw == 1 else reach
-        self.regular = self.lines == 1 and self._find_rectangle(reach)
+        self.regular = self._find_rectangle(reach)
 
-    def _in_line(self) -> bool:
-        """Whether a step's kernel rows follow those of the step before it."""
-        bytes_, rows = self.lines * self.y_step % self.modulus, self.lines * self.stride
-        return bytes_ == self.ky_step and rows == self.dilation
+    def _row(self, ky: int) -> int:
+        """Input rows from an output row's first one to a kernel row's."""
+        line, step = self.reads[ky]
+        return line * self.stride + step * self.dilation
 
     def _pitch(self) -> int | None:
         """Bytes between input rows, when there is one such number."""
+        lines, steps = (max(numbers) for numbers in zip(*self.reads, strict=True))
+        several_lines = lines > 0 or self.height > 1
         pitch = 0
-        if self.kh > 1 and self.dilation:
+        if steps and self.dilation:
             pitch, rest = divmod(self.ky_step, self.dilation)
-        elif self.height > 1 and self.stride:
+        elif several_lines and self.stride:
             pitch, rest = divmod(self.y_step, self.stride)
         else:
             rest = 0
         fits = not rest
-        fits &= self.kh == 1 or self.ky_step == self.dilation * pitch
-        fits &= self.height == 1 or self.y_step == self.stride * pitch
+        fits &= not steps or self.ky_step == self.dilation * pitch
+        fits &= not several_lines or self.y_step == self.stride * pitch
         return pitch if fits else None
 
     def _find_rectangle(self, reach: int) -> bool:
@@ -147,8 +146,8 @@ class Window:
         """[height, width, channels] of a tap: a view of :meth:`image`, which must be of bytes if items are not."""
         row, column = image.strides
         shape = (self.height, self.width, self.channels * self.item)
-        offset = ky * self.dilation * row + kx * self.kx_step * column
-        values = strided(image, offset, shape, (self.stride * row, self.x_step * column, column))
+        offset = self._row(ky) * row + kx * self.kx_step * column
+        values = strided(image, offset, shape, (self.skip * self.stride * row, self.x_step * column, column))
         return values if self.item == 1 else values.view("<i4")
 
     def gather(self, sram: Sram, ky: int, kx: int) -> Array:
@@ -156,7 +155,7 @@ class Window:
         y = np.arange(self.height, dtype=np.int64)[:, None, None]
         x = np.arange(self.width, dtype=np.int64)[None, :, None]
         k = np.arange(self.channels, dtype=np.int64)[None, None, :] * self.item
-        step, line = divmod(ky, self.lines)
+        line, step = self.reads[ky]
         y = y * self.skip + line
         row = (y * self.stride + step * self.dilation - self.top) % self.modulus
         col = (x * self.x_step + kx * self.kx_step - self.left + k) % self.modulus

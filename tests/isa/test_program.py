@@ -88,7 +88,7 @@ def test_numpy_numbers_are_plain_numbers_in_the_file() -> None:
 def test_fixed_header_by_hand() -> None:
     data = make().to_bytes()
     assert data[:8] == b"DOVETAIL"
-    assert int.from_bytes(data[8:12], "little") == 6
+    assert int.from_bytes(data[8:12], "little") == 7
     assert int.from_bytes(data[16:24], "little") == CONFIG.hash
     assert int.from_bytes(data[24:32], "little") == len(data)
     assert int.from_bytes(data[-4:], "little") == zlib.crc32(data[:-4])
@@ -119,7 +119,7 @@ def test_every_flipped_bit_is_refused(data: st.DataObject) -> None:
     [
         (lambda d: b"", "file must be a Dovetail program (magic DOVETAIL), not something else"),
         (lambda d: b"TFL3" + d, "file must be a Dovetail program (magic DOVETAIL), not something else"),
-        (lambda d: d[:8] + b"\2" + d[9:], "format version must be 6, not 2; compile the network again"),
+        (lambda d: d[:8] + b"\2" + d[9:], "format version must be 7, not 2; compile the network again"),
         (lambda d: d + b"\0", "file must be "),
         (lambda d: d[:-20] + b"\x55" + d[-19:], "CRC must be "),
         (lambda d: reseal(d[:16] + b"\0" * 8 + d[24:]), "configuration hash must be that of the header's"),

@@ -145,14 +145,8 @@ class ConvCode:
         self.source, self.target, self.matrix = source, target, matrix
         self.tail, self.part = tail, part
         self.kept = None if kept is None else kept - constants
-        (kh, kw), (stride_y, _), (dilation_y, _) = (
-            layer.taps,
-            layer.turned(*layer.stride),
-            layer.turned(*layer.dilation),
-        )
-        if layer.rows > 1:  # lines are as far apart as kernel rows, and steps as many of them as have several
-            stride_y, dilation_y = dilation_y, layer.rows * dilation_y
-        self.line_steps = stride_y, dilation_y
+        kh, kw = layer.taps
+        stride_y, dilation_y = self.line_steps = layer.line_steps
         self.geometry, self.repeated, self.spot = (
             pack(Unit.ARRAY, "GEOMETRY", kh=rows, kw=columns, stride_y=stride_y, dilation_y=dilation_y)
             for rows, columns in ((kh, kw), (kh, layer.repeats), layer.spot[1::2])
@@ -405,19 +399,20 @@ class ConvCode:
             layer.turned(*of)
             for of in ((line, pixel), (out_line, out_pixel), (rows, columns), (pad_top - row, pad_left - column))
         )
+        above, left = pads[0] + layer.lead, pads[1]
         height, width = layer.turned(area.rows, width)
         registers = {
             "IN_ADDR": 0,
             "IN_BYTES": (rows - 1) * line + columns * pixel - trim,
-            "ORIGIN": (row - pad_top) * line + (column - pad_left) * pixel,
+            "ORIGIN": -above * near[0] - left * near[1],
             "Y_STEP": self.line_steps[0] * near[0],
             "X_STEP": layer.turned(*layer.stride)[1] * near[1],
             "KY_STEP": self.line_steps[1] * near[0],
             "KX_STEP": 0 if run.repeated and not layer.apart else self._column_step(near[1]),
             "IN_ROWS": seen_size[0],
             "ROW_BYTES": (seen_size[1] - 1) * near[1] + pixel - trim,
-            "PAD_TOP": pads[0],
-            "PAD_LEFT": pads[1] * near[1],
+            "PAD_TOP": above,
+            "PAD_LEFT": left * near[1],
             "GEOMETRY": geometry,
             "TILE": pack(Unit.ARRAY, "TILE", height=height, width=width),
             "QUANT": self.quant,
@@ -442,6 +437,7 @@ class ConvCode:
                 columns=layer.columns.bit_length() - 1,
                 rows=layer.rows - 1,
                 skip=layer.skip - 1,
+                chain=int(layer.chain),
             ),
         }
         if self.matrix:

@@ -104,6 +104,7 @@ class Segment:
             kept=kept,
             along_rows=way.rows > 0,
             shares=way.matrices,
+            passes=bool(early),
         )
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}

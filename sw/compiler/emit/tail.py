@@ -98,12 +98,15 @@ def of_rows(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, rows
 
 
 def in_passes(config: Config, layer: ConvLayer, tiling: Tiling, space: Space, passes: int) -> Tiling | None:
-    """Tiles of a layer of one pixel for so many passes, each with about as many weights as before; None if these do not
-    fit, or for fewer channels, or where the pixel is not in SRAM."""
+    """Tiles of a layer of one pixel for so many passes, each with about as many weights as before, but of a bank at
+    most, so that little room is left between them; None if these do not fit, or for fewer channels, or where the pixel
+    is not in SRAM."""
     part = round_up(ceil_div(layer.channels, passes), config.ic_lanes)
     if space.input_at is None or part >= layer.channels:
         return None
-    channels = min(tiling.out_channels * max(tiling.in_channels // part, 1), layer.out_channels)
+    channels, lanes = min(tiling.out_channels * max(tiling.in_channels // part, 1), layer.out_channels), config.oc_lanes
+    while channels > lanes and layer.weight_bytes(config, channels, part) > config.bank_bytes:
+        channels = round_up(channels // 2, lanes)
     cut = replace(tiling, out_channels=channels, in_channels=part, rows_outer=False, passes_outer=True)
     return _placed(config, layer, cut, space, (0, 2, ceil_div(layer.out_channels, channels)))
 

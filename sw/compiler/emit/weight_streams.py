@@ -76,10 +76,12 @@ def _depthwise_blocks(taps: NDArray[np.int8], layer: ConvLayer, group: int, conf
     """Weight blocks (output blocks, bytes) of a depthwise kernel [kh, kw, C, M]: taps on the input lanes, the last on
     the first."""
     kh, kw = taps.shape[:2]
-    across, lanes, steps = min(config.ic_lanes, kw), config.oc_lanes, ceil_div(kh, layer.rows)
-    together = across * layer.rows
-    full = np.zeros((steps * layer.rows, round_up(kw, across), layer.out_channels), np.int8)
-    full[:kh, :kw] = taps.reshape(kh, kw, -1)
+    across, lanes, rows = min(config.ic_lanes, kw), config.oc_lanes, layer.kernel_rows(kh)
+    together, steps = across * layer.rows, len(rows) // layer.rows
+    full = np.zeros((len(rows), round_up(kw, across), layer.out_channels), np.int8)
+    for number, row in enumerate(rows):
+        if row is not None:
+            full[number, :kw] = taps[row].reshape(kw, -1)
     blocks = _grouped(np.tile(full, layer.beside).transpose(2, 0, 1), group, lanes * layer.sets)
     order = blocks.reshape(len(blocks), layer.sets, lanes, steps, -1, together)[..., ::-1].transpose(0, 3, 4, 1, 5, 2)
     size = config.depthwise_rows(together) * config.word_bytes

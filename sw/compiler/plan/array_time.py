@@ -70,7 +70,7 @@ def in_columns(config: Config, layer: ConvLayer) -> ConvLayer:
 
 @lru_cache(maxsize=4096)
 def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
-    """A depthwise layer that takes as many kernel rows at once as take the fewest cycles."""
+    """A depthwise layer that takes as many kernel rows at once as take the fewest cycles, of lines or of a chain."""
     (stride, _), (dilation, _) = layer.turned(*layer.stride), layer.turned(*layer.dilation)
     if layer.mode != "depthwise" or layer.group[1] > 1 or layer.repeats > 1 or not layer.slide:
         return layer
@@ -80,8 +80,11 @@ def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
     choices = [layer]
     for rows in range(2, min(config.kernel_rows, kh) + 1):
         if kw in config.row_kernels(rows) and kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
-            several = replace(layer, rows=rows)
-            choices.append(several if layer.columns > 1 else replace(several, sets=sets_of(config, several)))
+            choices.append(replace(layer, rows=rows))
+        if kw in config.row_kernels(rows) and 1 < layer.lines_apart <= ROW_STEPS and kh < layer.lines_apart + rows:
+            choices.append(replace(layer, rows=rows, chain=True))
+    if layer.columns == 1:
+        choices = [replace(choice, sets=sets_of(config, choice)) for choice in choices]
     return min(choices, key=lambda choice: _cycles_at_once(config, choice))
 
 

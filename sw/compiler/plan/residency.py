@@ -143,6 +143,8 @@ class Plan:
     shares
         Whether small tensors that the array reads as second operands lie in banks together. What several nodes read,
         and nobody makes, has a bank of its own then, if there are many.
+    passes
+        Whether passes of a layer go between the tiles of the layer before it, whose planes are pooled.
     """
 
     def __init__(
@@ -157,10 +159,12 @@ class Plan:
         kept: int = 0,
         along_rows: bool = False,
         shares: bool = False,
+        passes: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
         self._apart, self._kept, self._along_rows, self._shares = apart, kept, along_rows, shares
+        self._passes = passes
         self._together = list[str]()
         """Tensors in banks that they share, or that others may share with them."""
         again = not along_rows if apart else shares and not kept and config.banks >= MANY
@@ -316,6 +320,8 @@ class Plan:
         if any(self._beside_others(name, bank, begin, end) for bank in banks):
             self._together.append(name)
             return
+        if self._passes and self._beside_pooled(name, begin, end):
+            return
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
         free = (1 << self.banks) - 1
         for number in range(begin, end + 1):
@@ -334,6 +340,22 @@ class Plan:
         """What steps of the array read as their second operand only: a product reads its rows from another bank."""
         array = [work for work in self.works if work.array]
         return {name for work in array for name in work.reads[1:]} - {name for work in array for name in work.reads[:1]}
+
+    def _beside_pooled(self, name: str, begin: int, end: int) -> bool:
+        """Keep a layer's input and what pools the tiles of its result in one bank, if no other step needs both: the
+        array reads one after the other, and the vector unit alone writes. So there is a bank more for weights."""
+        for number in (begin, end):
+            work, size = self.works[number], round_up(self.sizes[name], self.config.word_bytes)
+            pair = (*work.reads[:1], work.writes)
+            other = self.residents.get(pair[name == pair[0]]) if work.whole and name in pair else None
+            if other is None or other.banks > 1 or max(begin, other.begin) < min(end, other.end):
+                continue
+            at = other.skip + round_up(self.sizes[pair[name == pair[0]]], self.config.word_bytes)
+            added = [step for step in range(begin, end + 1) if step != number]
+            fits = at + size <= self.config.bank_bytes
+            if fits and all(self._free[step] >> other.bank & 1 for step in added):
+                return self._keep(name, Resident(other.bank, 1, begin, end, at), added)
+        return False
 
     def _beside_others(self, name: str, bank: int, begin: int, end: int) -> bool:
         """Keep a tensor in a bank that other ones have, if there is room."""

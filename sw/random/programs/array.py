@@ -48,7 +48,7 @@ def array_registers(rng: random.Random, config: Config, op: Op) -> Registers:
     rows = 1 + mode["rows"]
     values |= window(rng, config, unit, read, kh * rows, kw)
     if rows > 1:
-        _in_rows(values, rows, kh, min(stripe, longest_line(config, mode["slide"])))
+        _in_rows(values, mode, kh, min(stripe, longest_line(config, mode["slide"])))
     if paired:
         height, width = values["TILE"] & 0xFFFF, values["TILE"] >> 16
         values["TILE"] = pack(unit, "TILE", height=height, width=round_up(width, 2))
@@ -90,6 +90,7 @@ def _mode(rng: random.Random, config: Config, op: Op) -> tuple[dict[str, int], b
         "columns": 0,
         "rows": 0,
         "skip": 0,
+        "chain": 0,
     }
     if INSTRUCTIONS[op].depthwise:
         mode["extra"] = min(mode["extra"], config.oc_lanes - 1)
@@ -100,6 +101,8 @@ def _mode(rng: random.Random, config: Config, op: Op) -> tuple[dict[str, int], b
         if config.kernel_rows > 1 and rng.random() < 0.4:
             mode |= {"extra": 0, "accumulate": 0, "slide": mode["slide"] or 1}
             mode |= {"rows": rng.randint(1, config.kernel_rows - 1), "skip": rng.randint(0, 3)}
+            if rng.random() < 0.4:
+                mode |= {"skip": rng.choice((0, 0, mode["skip"])), "chain": 1}
     values = dict.fromkeys(REGISTERS[Unit.ARRAY], 0) | {"MODE": pack(Unit.ARRAY, "MODE", **mode)}
     paired = pairs_of(config, op, View(Unit.ARRAY, sequence(Unit.ARRAY, values)))
     if paired:
@@ -117,15 +120,17 @@ def _sets(rng: random.Random, config: Config, op: Op, mode: Mapping[str, int], *
     return config.pixel_lanes if mode["columns"] else sets
 
 
-def _in_rows(values: Registers, rows: int, kh: int, longest: int) -> None:
-    """Make a window of so many kernel rows in each of ``kh`` steps: lines are as far apart as these."""
+def _in_rows(values: Registers, mode: Mapping[str, int], kh: int, longest: int) -> None:
+    """Make a window of several kernel rows in each of ``kh`` steps: lines are as far apart as these, in a chain as many
+    of them as there are steps."""
     geometry, height, width = values["GEOMETRY"], values["TILE"] & 0xFFFF, values["TILE"] >> 16
     kw, dilation = geometry >> 8 & 0xFF, geometry >> 24
+    line, step = (kh, 1) if mode["chain"] else (1, 1 + mode["rows"])
     values |= {
-        "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=dilation, dilation_y=rows * dilation),
+        "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=kh, kw=kw, stride_y=line * dilation, dilation_y=step * dilation),
         "TILE": pack(Unit.ARRAY, "TILE", height=height, width=min(width, longest)),
-        "Y_STEP": values["KY_STEP"],
-        "KY_STEP": rows * values["KY_STEP"],
+        "Y_STEP": line * values["KY_STEP"],
+        "KY_STEP": step * values["KY_STEP"],
     }
 
 

@@ -110,7 +110,18 @@ def _limits(rng: random.Random, config: Config, words: Words) -> None:
         REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram) | 1,
         REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
         REGISTERS[Unit.ARRAY]["MODE"].number: pack(
-            Unit.ARRAY, "MODE", rounding=0, int32=0, accumulate=0, extra=7, slide=3, pairs=1, columns=0, rows=0, skip=0
+            Unit.ARRAY,
+            "MODE",
+            rounding=0,
+            int32=0,
+            accumulate=0,
+            extra=7,
+            slide=3,
+            pairs=1,
+            columns=0,
+            rows=0,
+            skip=0,
+            chain=0,
         ),
         REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vector_lanes + 1),
     }

@@ -235,6 +235,7 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
                 columns=0,
                 rows=0,
                 skip=0,
+                chain=0,
             ),
         }.items()
     ]

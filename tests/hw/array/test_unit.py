@@ -113,8 +113,11 @@ def oracle(config: Config, op: Op, r: View, memory: Bytes) -> None:
         sums = np.zeros((height * width, lanes), np.int64)
         for n, (ky, kx, c) in enumerate(taps):
             first = (block if depthwise else c) * inputs
-            ky, line = divmod(ky, beneath)
-            line = y * skip + line
+            ky, seen = divmod(ky, beneath)
+            line = y * skip + seen
+            if depthwise and r["MODE", "chain"]:  # of the step so many before
+                steps, before = r["GEOMETRY", "kh"], beneath - 1 - seen
+                line, ky = np.divmod((line + before) * steps + ky - before, steps)
             row = (line * r["GEOMETRY", "stride_y"] + ky * r["GEOMETRY", "dilation_y"] - r["PAD_TOP"]) % wrap
             col = (x * x_step + kx * kx_step - r["PAD_LEFT"] + first + lane) % wrap
             off = r["ORIGIN"] + line * r["Y_STEP"] + x * x_step + ky * r["KY_STEP"] + kx * kx_step
@@ -226,6 +229,7 @@ class Layer:
     columns: int = 0
     rows: int = 0
     skip: int = 0
+    chain: int = 0
     transposed: int = 0
     changes: dict[str, int] = field(default_factory=dict)
 
@@ -244,9 +248,12 @@ class Layer:
         channels = inputs * (self.blocks if depthwise else kc)
         in_rows = max(1, (height - 1) * self.stride + (kh - 1) * self.dilation + 1 - 2 * self.pad)
         stride_y, dilation_y = self.stride, self.dilation
-        if self.rows:  # lines are as far apart as kernel rows
+        if self.rows:  # lines are as far apart as kernel rows, those of a chain as all of its steps
             stride_y, dilation_y = self.dilation, (self.rows + 1) * self.dilation
             lines = (height - 1) * (self.skip + 1) + kh * (self.rows + 1)
+            if self.chain:
+                stride_y, dilation_y = kh * self.dilation, self.dilation
+                lines = ((height - 1) * (self.skip + 1) + self.rows + 1) * kh
             in_rows = max(1, (lines - 1) * self.dilation + 1 - 2 * self.pad)
         in_columns = max(1, (width - 1) * self.stride + (kw - 1) * self.dilation + 1 - 2 * self.pad)
         pitch, outputs = in_columns * channels, (self.blocks - 1) * lanes + last
@@ -295,6 +302,7 @@ class Layer:
                 columns=self.columns,
                 rows=self.rows,
                 skip=self.skip,
+                chain=self.chain,
             ),
             "B_ADDR": 3 * bank + 7,
             "B_BYTES": min(rows_b * pitch_b, bank - 7),
@@ -404,6 +412,7 @@ FAULTS = {
 
 ROW_FAULTS: dict[str, dict[str, Any]] = {
     "lines skipped alone": {"rows": 0, "skip": 1},
+    "a chain of single rows": {"rows": 0, "chain": 1},
     "too many rows": {"rows": 2},
     "no sliding": {"slide": 0},
     "old values": {"accumulate": 1},
@@ -449,6 +458,7 @@ def rubbish(config: Config, rng: random.Random) -> tuple[Op, View]:
     )
     if layer.rows and op == Op.DEPTH_CONV and rng.random() < 0.95:
         layer.skip, layer.accumulate, layer.extra, layer.slide = rng.randrange(4), 0, 0, layer.slide or 1
+        layer.chain = rng.randint(0, 1)
         layer.kernel, layer.stripe = (rng.randint(1, 2), 3), None
     if paired := layer.pairs and op != Op.DEPTH_CONV and config.pixel_lanes > 1:
         layer.tile = layer.tile[0], layer.tile[1] + layer.tile[1] % 2
@@ -717,6 +727,9 @@ def test_kernel_rows(shape: tuple[int, int, int]) -> None:
         replace(depthwise, tile=(2, config.stripe_rows), pad=0, rounding=1, sets=lanes),
         replace(depthwise, tile=(1, longest_line(config, 2)), slide=2, stride=2, pad=0, skip=1),
         replace(depthwise, kernel=(2, 3), dilation=2, pad=2, tile=(4, 3), skip=2, rows=most),
+        replace(depthwise, kernel=(2, 3), tile=(3, 4), slide=2, stride=2, chain=1, blocks=2),
+        replace(depthwise, kernel=(2, 3), tile=(2, 5), rows=most, chain=1, skip=2, sets=lanes, int32=1),
+        replace(depthwise, kernel=(1, 3), tile=(2, 2), rows=most, chain=1, dilation=2),
         replace(depthwise, tile=(2, 3), changes={"KY_STEP": 77, "Y_STEP": 31, "OUT_Y_STEP": 9}),
         replace(depthwise, kernel=(2, 3), tile=(3, 3), changes={"GEOMETRY": 2 | 3 << 8 | 5 << 16 | 7 << 24}),
         Layer(op=Op.CONV, tile=(2, 2), rows=1, skip=1),
@@ -734,7 +747,7 @@ def test_kernel_rows(shape: tuple[int, int, int]) -> None:
             layers.append(replace(depthwise, sets=lanes, columns=1, changes={"KX_STEP": 2 * config.acc_lanes}))
     cases = [(layer.op, layer.registers(config), image(config, n)) for n, layer in enumerate(layers)]
     faults = [replace(depthwise, **{"rows": most, **changes}) for changes in ROW_FAULTS.values()]
-    faults[1].rows = most + 1
+    faults[2].rows = most + 1
     faults += [
         replace(depthwise, kernel=(3, 3)),
         replace(depthwise, kernel=(1, 2)),

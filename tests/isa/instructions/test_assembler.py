@@ -114,7 +114,7 @@ def test_every_plain_mnemonic(op: Op) -> None:
         ("cfg load.LENGTH 1 param=16", "param must be 1..15, not 16"),
         ("cfg load.LENGTH param=1", "cfg must be given unit.REGISTER and a value or its fields"),
         ("cfg load.LENGTH 0x100000000", "LENGTH must be -2147483648..4294967295, not 0x100000000"),
-        ("cfg array.MODE 8", "MODE must keep its reserved bits zero (mask 0x1ff77), not 0x8"),
+        ("cfg array.MODE 8", "MODE must keep its reserved bits zero (mask 0x3ff77), not 0x8"),
         ("sync array load", "sync must be 'sync UNIT on UNIT [pending N]', not 'sync array load'"),
         ("sync array on load pending -1", "pending must be 0..4294967295, not -1"),
         ("conv 1", "conv takes no operand, not '1'"),

@@ -46,7 +46,7 @@ def legal(op: Op, **changes: int) -> View:
 
 
 def array_mode(**fields: int) -> int:
-    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs", "columns", "rows", "skip")
+    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs", "columns", "rows", "skip", "chain")
     return pack(Unit.ARRAY, "MODE", **dict.fromkeys(names, 0) | fields)
 
 

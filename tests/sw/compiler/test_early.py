@@ -82,6 +82,29 @@ def test_weights_that_do_not_fit_are_used_earlier() -> None:
     assert compile_network(graph, SQUARE).report().cycles <= cut
 
 
+@CONFIGS
+@pytest.mark.parametrize("passes", [0, 3])
+@pytest.mark.parametrize("channels", [320, 640])
+def test_what_is_pooled_shares_the_bank_of_the_convolutions_input(config: Config, passes: int, channels: int) -> None:
+    """So weights have a bank more; where there are no passes, everything has its own. Weights of a pass lie in a bank,
+    also if one of so many output channels takes more."""
+    net = RandomNet(2)
+    x = net.conv(net.conv(net.input(1, 5, 5, 32), 32, size=1), channels, size=1)
+    x = net.conv(net.average(x, (5, 5), (1, 1), (0, 0, 0, 0)), 200, size=1)
+    graph = net.graph(x)
+    draft = Draft(partition(graph, config, Options()), way(passes))
+    check(CompiledNetwork(emit(draft)))
+    (segment,) = draft.segments
+    first, *_, last = segment.stages[1].nodes
+    source, made = (segment.roots[name] for name in (first.inputs[0], last.outputs[0]))
+    places = segment.plan.residents
+    assert (places[made].bank == places[source].bank) == (passes > 0)
+    for chosen in segment.tilings.values():
+        if chosen.passes_outer:
+            layer = segment.layers[graph.nodes[-1].name]
+            assert layer.weight_bytes(config, chosen.out_channels, chosen.in_channels) <= config.bank_bytes
+
+
 def plain(net: RandomNet) -> str:
     return net.conv(net.conv(net.input(1, 1, 1, 64), 128, size=1), 64, size=1)
 

@@ -213,7 +213,7 @@ def test_cycles() -> None:
     divided = partition(graph, SQUARE, Options())
     assert divided.im2col
     before, after = (Draft(one, Way(1, True, by_bank=True)).cycles({}, None) for one in (divided, divided.im2col))
-    assert (before, after) == (1_048_760, 1_041_790)
+    assert (before, after) == (1_045_993, 1_039_154)
 
 
 def test_the_array_computes_beside_the_copies() -> None:
@@ -241,7 +241,7 @@ def test_a_saved_program_has_it_in_some_bands(tmp_path: Path) -> None:
     compiled = compile_network("zoo:mobilenet_v2?resolution=96", Config(ic_lanes=8, oc_lanes=32, sram="256 KiB"))
     assert compiled.code.layers[1].tiles.endswith(", 8 bands")
     check(compiled)
-    assert compiled.report().cycles == 609_233
+    assert compiled.report().cycles == 606_273
     comes_back(compiled, "5 bands", tmp_path)
 
 

@@ -55,7 +55,7 @@ class Machine:
     def __init__(self, config: Config, view: View, sram: bytearray, memory: bytearray) -> None:
         self.config, self.v, self.sram, self.memory = config, view, sram, memory
         self.mask = (1 << config.offset_bits) - 1  # offsets in regions are modulo a power of two
-        self.slide, self.beside, self.rows, self.skip = 0, 1, 1, 1  # of a depthwise convolution
+        self.slide, self.beside, self.rows, self.skip, self.chain = 0, 1, 1, 1, False  # of a depthwise convolution
 
     def byte(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int:
         """Window walk; k = cb * L + l."""
@@ -77,7 +77,11 @@ class Machine:
     def place(self, oy: int, ox: int, ky: int, kx: int, k: int) -> int | None:
         """Offset in the region of byte k of a tap; None in the padding."""
         v = self.v
-        oy, ky = oy * self.skip + ky % self.rows, ky // self.rows
+        (ky, row), steps = divmod(ky, self.rows), v["GEOMETRY", "kh"]
+        oy = oy * self.skip + row
+        if self.chain:  # of the step so many before
+            before = self.rows - 1 - row
+            oy, ky = divmod((oy + before) * steps + ky - before, steps)
         row = (oy * v["GEOMETRY", "stride_y"] + ky * v["GEOMETRY", "dilation_y"] - v["PAD_TOP"]) & self.mask
         x_step = self.slide * v["KX_STEP"] if self.slide else v["X_STEP"]
         kx_step = v["KX_STEP"] // self.beside
@@ -133,6 +137,7 @@ def run_array(machine: Machine, op: Op) -> None:
     machine.slide = v["MODE", "slide"] if depthwise else 0
     machine.beside = 1 << v["MODE", "columns"] if depthwise and config.pixel_lanes > 1 else 1
     machine.rows, machine.skip = (1 + v["MODE", name] if depthwise else 1 for name in ("rows", "skip"))
+    machine.chain = depthwise and bool(v["MODE", "chain"])
     zero_in = signed(v["QUANT", "zero_in"], 8)
     kc = 1 if depthwise else v["KC", "blocks"]
     word = config.word_bytes
@@ -502,7 +507,18 @@ def test_wide_sums_stay_exact() -> None:
         "W_BYTES": len(stream),
         "STRIPE": 1,
         "MODE": pack(
-            Unit.ARRAY, "MODE", rounding=0, int32=1, accumulate=0, extra=0, slide=0, pairs=0, columns=0, rows=0, skip=0
+            Unit.ARRAY,
+            "MODE",
+            rounding=0,
+            int32=1,
+            accumulate=0,
+            extra=0,
+            slide=0,
+            pairs=0,
+            columns=0,
+            rows=0,
+            skip=0,
+            chain=0,
         ),
     }
     view = View(Unit.ARRAY, list(values.values()))
