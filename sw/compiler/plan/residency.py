@@ -345,14 +345,14 @@ class Plan:
         """Keep a layer's input and what pools the tiles of its result in one bank, if no other step needs both: the
         array reads one after the other, and the vector unit alone writes. So there is a bank more for weights."""
         for number in (begin, end):
-            work, size = self.works[number], round_up(self.sizes[name], self.config.word_bytes)
-            pair = (*work.reads[:1], work.writes)
-            other = self.residents.get(pair[name == pair[0]]) if work.whole and name in pair else None
+            work = self.works[number]
+            pair = {work.reads[0]: work.writes, work.writes: work.reads[0]} if work.whole else {}
+            other = self.residents.get(pair.get(name, ""))
             if other is None or other.banks > 1 or max(begin, other.begin) < min(end, other.end):
                 continue
-            at = other.skip + round_up(self.sizes[pair[name == pair[0]]], self.config.word_bytes)
+            at = other.skip + round_up(self.sizes[pair[name]], self.config.word_bytes)
             added = [step for step in range(begin, end + 1) if step != number]
-            fits = at + size <= self.config.bank_bytes
+            fits = at + self.sizes[name] <= self.config.bank_bytes
             if fits and all(self._free[step] >> other.bank & 1 for step in added):
                 return self._keep(name, Resident(other.bank, 1, begin, end, at), added)
         return False
