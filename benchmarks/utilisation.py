@@ -60,15 +60,22 @@ def ideal_cycles(graph: ir.Graph, lanes: Sequence[int]) -> int:
     return total
 
 
+def setting(text: str) -> tuple[str, int]:
+    """A parameter and its number."""
+    name, _, number = text.partition("=")
+    return name, int(number)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS, metavar="NETWORK")
     parser.add_argument("--lanes", nargs="+", default=SHAPES, metavar="LANES")
     parser.add_argument("--sram", default="1MiB")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=NUMBER", help="other parameters of all shapes")
+    parser.add_argument(
+        "--set", nargs="+", default=[], type=setting, metavar="NAME=NUMBER", help="other parameters of all shapes"
+    )
     parser.add_argument("--markdown", action="store_true", help="print rows of a table")
     arguments = parser.parse_args()
-    others = {name: int(value) for name, _, value in (pair.partition("=") for pair in arguments.set)}
     line = "| {} | {} | {} | {} | {} | {} |" if arguments.markdown else "{:20} {:10} {:>6} {:>12} {:>12} {:>7}"
     print(line.format("network", "lanes", "PEs", "cycles", "utilisation", "ideal"))
     if arguments.markdown:
@@ -80,7 +87,7 @@ def main() -> None:
             pe = prod(lanes.values())
             start = time.process_time()
             try:
-                values = {**lanes, "sram": arguments.sram, "bus": bus_of(pe), **others}
+                values = {**lanes, "sram": arguments.sram, "bus": bus_of(pe), **dict(arguments.set)}
                 report = compile_network(graph, Config.from_dict(values)).report()
             except ConfigError as error:
                 parser.error(f"{text}: {error}")

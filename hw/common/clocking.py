@@ -49,6 +49,13 @@ def gated_sources() -> dict[str, str]:
     return {f"{MODULE}.v": VERILOG}
 
 
+def _gate(m: Module, domain: str, enable: Value) -> None:
+    """Make a domain's clock one that runs while ``enable`` is set."""
+    m.submodules[f"{domain}_gate"] = Instance(
+        MODULE, i_clk=ClockSignal(UNGATED), i_enable=enable, o_gated=ClockSignal(domain)
+    )
+
+
 def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simulation: bool) -> Elaboratable:
     """``block``, to be made a submodule of ``m``; in ``simulation`` its clock is stopped while it is not ``awake``.
 
@@ -66,9 +73,7 @@ def gate_clock(m: Module, block: Elaboratable, *, awake: Value, name: str, simul
     reset = Signal(name=f"{domain}_reset")
     m.d.comb += [ClockSignal(f"{domain}_reset").eq(ClockSignal(domain)), ResetSignal(domain).eq(reset)]
     m.d[f"{domain}_reset"] += reset.eq(ResetSignal())
-    m.submodules[f"{domain}_gate"] = Instance(
-        MODULE, i_clk=ClockSignal(UNGATED), i_enable=awake | ResetSignal() | reset, o_gated=ClockSignal(domain)
-    )
+    _gate(m, domain, awake | ResetSignal() | reset)
     return DomainRenamer(domain)(block)
 
 
@@ -85,9 +90,7 @@ def stage_clocks(m: Module, name: str, valid: Value, *, simulation: bool) -> lis
         enters = valid[first : first + STAGES]
         domain = f"{name}_{first}_clock"
         m.domains += ClockDomain(domain, local=True, reset_less=True)
-        m.submodules[f"{domain}_gate"] = Instance(
-            MODULE, i_clk=ClockSignal(UNGATED), i_enable=enters.any(), o_gated=ClockSignal(domain)
-        )
+        _gate(m, domain, enters.any())
         domains += [domain] * len(enters)
     return domains
 

@@ -770,6 +770,11 @@ def pack(unit: Unit, name: str, **values: int) -> int:
     return sum(f.put(values[f.name]) for f in register.fields)
 
 
+def pack_some(unit: Unit, name: str, **values: int) -> int:
+    """As :func:`pack`, but fields that are not given are 0."""
+    return pack(unit, name, **dict.fromkeys((f.name for f in REGISTERS[unit][name].fields), 0) | values)
+
+
 def unpack(unit: Unit, name: str, value: int) -> dict[str, int]:
     """The fields of a packed register's value, unsigned."""
     return {f.name: f.get(value) for f in REGISTERS[unit][name].fields}

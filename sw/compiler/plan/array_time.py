@@ -76,16 +76,17 @@ def in_rows(config: Config, layer: ConvLayer) -> ConvLayer:
         return layer
     if not dilation or stride % dilation or not 1 <= stride // dilation <= MAX_SKIP:
         return layer
-    kh, kw = layer.taps
-    choices = [layer]
+    (kh, kw), apart, several = layer.taps, layer.lines_apart, list[ConvLayer]()
     for rows in range(2, min(config.kernel_rows, kh) + 1):
-        if kw in config.row_kernels(rows) and kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
-            choices.append(replace(layer, rows=rows))
-        if kw in config.row_kernels(rows) and 1 < layer.lines_apart <= ROW_STEPS and kh < layer.lines_apart + rows:
-            choices.append(replace(layer, rows=rows, chain=True))
+        if kw not in config.row_kernels(rows):
+            continue
+        if kh <= rows * ROW_STEPS and rows * dilation <= MAX_DILATION:
+            several.append(replace(layer, rows=rows))
+        if 1 < apart <= ROW_STEPS and kh < apart + rows:
+            several.append(replace(layer, rows=rows, chain=True))
     if layer.columns == 1:
-        choices = [replace(choice, sets=sets_of(config, choice)) for choice in choices]
-    return min(choices, key=lambda choice: _cycles_at_once(config, choice))
+        several = [replace(one, sets=sets_of(config, one)) for one in several]
+    return min((layer, *several), key=lambda one: _cycles_at_once(config, one))
 
 
 @lru_cache(maxsize=4096)

@@ -17,6 +17,7 @@ from dovetail.isa.instructions.table import (
     Unit,
     cfg,
     pack,
+    pack_some,
     sync,
 )
 from dovetail.isa.timing.operations import Rule, rules_of
@@ -109,20 +110,7 @@ def _limits(rng: random.Random, config: Config, words: Words) -> None:
         REGISTERS[Unit.ARRAY]["BLOCKS"].number: pack(Unit.ARRAY, "BLOCKS", count=1, last=255),
         REGISTERS[Unit.ARRAY]["W_ADDR"].number: rng.randrange(config.sram) | 1,
         REGISTERS[Unit.ARRAY]["W_BYTES"].number: rng.randrange(3000) | 1,
-        REGISTERS[Unit.ARRAY]["MODE"].number: pack(
-            Unit.ARRAY,
-            "MODE",
-            rounding=0,
-            int32=0,
-            accumulate=0,
-            extra=7,
-            slide=3,
-            pairs=1,
-            columns=0,
-            rows=0,
-            skip=0,
-            chain=0,
-        ),
+        REGISTERS[Unit.ARRAY]["MODE"].number: pack_some(Unit.ARRAY, "MODE", extra=7, slide=3, pairs=1),
         REGISTERS[Unit.VECTOR]["BLOCKS"].number: pack(Unit.VECTOR, "BLOCKS", count=1, last=config.vector_lanes + 1),
     }
     where = [n for n, w in enumerate(words) if w & 0xFF == Op.CFG and w >> 8 & 0xFF in changes]

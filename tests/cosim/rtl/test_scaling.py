@@ -13,7 +13,7 @@ from dovetail.hw.array.requantiser import Requantiser
 from dovetail.hw.common.scaler import SCALE_SHARED, ScaleKind, Scaler
 from dovetail.hw.vector.rescale import VECTOR_PARAMS, VectorLane
 from dovetail.isa.config.resolved import Config
-from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, sync, to_bytes
+from dovetail.isa.instructions.table import PAGE_BYTES, PAGE_WORDS, Op, Unit, cfg, pack, pack_some, sync, to_bytes
 from dovetail.isa.numerics.rounding import Rounding
 from dovetail.isa.numerics.vector import VectorOperation
 from dovetail.sw.model.accelerator import Model
@@ -223,20 +223,7 @@ def program(config: Config, rounding: Rounding, records: Ints) -> tuple[list[int
             "GEOMETRY": pack(Unit.ARRAY, "GEOMETRY", kh=1, kw=1, stride_y=1, dilation_y=1),
             "TILE": pack(Unit.ARRAY, "TILE", height=1, width=1),
             "QUANT": pack(Unit.ARRAY, "QUANT", zero_in=0, zero_out=0, lo=-128, hi=127),
-            "MODE": pack(
-                Unit.ARRAY,
-                "MODE",
-                rounding=int(rounding),
-                int32=0,
-                accumulate=0,
-                extra=0,
-                slide=0,
-                pairs=0,
-                columns=0,
-                rows=0,
-                skip=0,
-                chain=0,
-            ),
+            "MODE": pack_some(Unit.ARRAY, "MODE", rounding=int(rounding)),
         }.items()
     ]
     for first in range(0, len(rows), most):

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.instructions.checks import View, check, claim, has, lanes_of, regions, result_pairs_of
-from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack
+from dovetail.isa.instructions.table import INSTRUCTIONS, REGISTERS, Cause, Op, Unit, pack, pack_some
 
 CONFIG = Config(
     ic_lanes=4, oc_lanes=6, sram="64 KiB", banks=16, stripe=20, vector_lanes=3, softmax=1, norm=1, norm_bits=16
@@ -46,8 +46,7 @@ def legal(op: Op, **changes: int) -> View:
 
 
 def array_mode(**fields: int) -> int:
-    names = ("rounding", "int32", "accumulate", "extra", "slide", "pairs", "columns", "rows", "skip", "chain")
-    return pack(Unit.ARRAY, "MODE", **dict.fromkeys(names, 0) | fields)
+    return pack_some(Unit.ARRAY, "MODE", **fields)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)

@@ -25,6 +25,7 @@ from dovetail.isa.instructions.table import (
     decode,
     from_bytes,
     pack,
+    pack_some,
     sync,
     to_bytes,
     unpack,
@@ -54,6 +55,7 @@ def test_words_by_hand(word: int, expected: int) -> None:
 def test_fields_by_hand() -> None:
     assert pack(Unit.ARRAY, "QUANT", zero_in=-128, zero_out=3, lo=-1, hi=127) == 0x7FFF_0380
     assert pack(Unit.ARRAY, "GEOMETRY", kh=3, kw=1, stride_y=2, dilation_y=1) == 0x0102_0103
+    assert pack_some(Unit.ARRAY, "GEOMETRY", kw=2, stride_y=1) == 0x0001_0200
     assert unpack(Unit.VECTOR, "SHIFTS", 0x003F_0201) == {"a": 1, "b": 2, "out": 63}
 
 
@@ -135,6 +137,8 @@ def test_field_errors() -> None:
         field.put(-32769)
     with pytest.raises(ValueError, match=r"^ARRAY.TILE must be given \['height', 'width'\], not \['height'\]$"):
         pack(Unit.ARRAY, "TILE", height=1)
+    with pytest.raises(ValueError, match=r"not \['depth', 'height', 'width'\]"):
+        pack_some(Unit.ARRAY, "TILE", depth=1)
 
 
 def test_tables_are_complete() -> None:

@@ -19,6 +19,7 @@ from dovetail.isa.instructions.table import (
     Unit,
     cfg,
     pack,
+    pack_some,
     sync,
     to_bytes,
 )
@@ -506,20 +507,7 @@ def test_wide_sums_stay_exact() -> None:
         "W_ADDR": at,
         "W_BYTES": len(stream),
         "STRIPE": 1,
-        "MODE": pack(
-            Unit.ARRAY,
-            "MODE",
-            rounding=0,
-            int32=1,
-            accumulate=0,
-            extra=0,
-            slide=0,
-            pairs=0,
-            columns=0,
-            rows=0,
-            skip=0,
-            chain=0,
-        ),
+        "MODE": pack_some(Unit.ARRAY, "MODE", int32=1),
     }
     view = View(Unit.ARRAY, list(values.values()))
     model.units[Unit.ARRAY].execute(Op.CONV, view, model.sram, SystemMemory(np.zeros(0, np.uint8), 0))
