@@ -24,6 +24,11 @@ def product_bits(config: Config) -> int:
     return 17 if config.matmul else 16
 
 
+def _words(values: Signal) -> list[Value]:
+    """Its parts of SUM bits."""
+    return [values.word_select(n, SUM) for n in range(len(values) // SUM)]
+
+
 class MultiplierArray(wiring.Component):
     """Multipliers and adder trees, a pipeline without stalls.
 
@@ -53,6 +58,7 @@ class MultiplierArray(wiring.Component):
     Latency
     -------
     Register stages: inputs as they come, inputs per multiplier, products, one per level of the tree, RADIX values each.
+    For Verilator products and the first level are one stage, and the sums have one more.
     """
 
     OPERANDS = 2
@@ -79,63 +85,86 @@ class MultiplierArray(wiring.Component):
         config, operand = self.config, self.operand
         inputs = Signal(len(self.inputs), reset_less=True)
         m.d.sync += inputs.eq(self.inputs)
-        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         spread = [n // config.oc_lanes for n in range(config.macs_per_cycle)]  # the input lane of each multiplier
+        stages = tree_stages(config)
+        if operand == SUM:
+            values, terms, waits = self._first_level(m, inputs, spread), RADIX, min(stages, 1)
+        else:
+            values, terms, waits = self._registered_products(m, inputs, spread), 1, 0
+        for stage in range(waits, stages):
+            sums = self._level(values, terms)
+            level = Signal(SUM * len(sums), name=f"sums_{stage}", reset_less=True)
+            m.d.sync += level.eq(Cat(sums))
+            values, terms = _words(level), terms * RADIX
+        m.d.comb += self.sums.eq(delayed(m, "sums", Cat(values), waits, reset_less=True)[-1])
+        return m
+
+    def _registered_products(self, m: Module, inputs: Signal, spread: list[int]) -> list[Value]:
+        """For an FPGA: each multiplier has a register for what it takes, and one for its product."""
+        config, operand = self.config, self.operand
+        values = Signal(SUM * config.macs_per_cycle, name="products_all", reset_less=True)
         if not config.depth_conv:
             shared = Signal.like(inputs)
-            m.d.sync += [shared.eq(inputs), values.eq(self._products(shared.word_select(n, operand) for n in spread))]
+            products = self._products(shared.word_select(n, operand) for n in spread)
+            m.d.sync += [shared.eq(inputs), values.eq(Cat(products))]
         else:
             # Known long before the inputs. The register here keeps the path short.
             depthwise = Signal()
             m.d.sync += depthwise.eq(self.depthwise)
-            if operand == SUM:
-                self._either(m, values, depthwise, inputs, spread)
-            else:
-                own = Signal(operand * config.macs_per_cycle, reset_less=True)
-                taps = Cat(extended(self.taps, n, operand) for n in range(config.macs_per_cycle))
-                m.d.sync += [
-                    own.eq(Mux(depthwise, taps, Cat(inputs.word_select(n, operand) for n in spread))),
-                    values.eq(self._products(own.word_select(n, operand) for n in range(config.macs_per_cycle))),
-                ]
+            own = Signal(operand * config.macs_per_cycle, reset_less=True)
+            taps = Cat(extended(self.taps, n, operand) for n in range(config.macs_per_cycle))
+            products = self._products(own.word_select(n, operand) for n in range(config.macs_per_cycle))
+            m.d.sync += [
+                own.eq(Mux(depthwise, taps, Cat(inputs.word_select(n, operand) for n in spread))),
+                values.eq(Cat(products)),
+            ]
+        return _words(values)
 
-        rows, terms = config.ic_lanes, 1
-        for stage in range(tree_stages(config)):
-            fewer = ceil_div(rows, RADIX)
-            sums = []
-            for pixel in range(config.pixel_lanes):
-                for row in range(fewer):
-                    inputs = range(pixel * rows + row * RADIX, pixel * rows + min(row * RADIX + RADIX, rows))
-                    for lane in range(config.oc_lanes):
-                        of_lane = [values.word_select(n * config.oc_lanes + lane, SUM) for n in inputs]
-                        sums.append(self._sum(of_lane, terms))
-            terms *= RADIX
-            level = Signal(SUM * len(sums), name=f"sums_{stage}", reset_less=True)
-            m.d.sync += level.eq(Cat(sums))
-            values, rows = level, fewer
-        m.d.comb += self.sums.eq(values)
-        return m
+    def _first_level(self, m: Module, inputs: Signal, spread: list[int]) -> list[Value]:
+        """For Verilator: products are added as they are made, and the sums wait a cycle at the end. Products in a
+        register would be written to memory and read again.
 
-    def _either(self, m: Module, values: Signal, depthwise: Signal, inputs: Signal, spread: list[int]) -> None:
-        """Products of taps or of inputs, for Verilator: a choice between products, not of what each multiplier takes,
-        which would be a copy of an input lane for every output lane."""
-        operand, count = self.operand, self.config.macs_per_cycle
-        shared, taps, takes_taps = Signal.like(inputs), Signal.like(self.taps, reset_less=True), Signal()
-        m.d.sync += [shared.eq(inputs), takes_taps.eq(depthwise)]
-        with m.If(depthwise):
-            m.d.sync += taps.eq(self.taps)
-        with m.If(takes_taps):
-            m.d.sync += values.eq(self._products(taps.word_select(n, operand) for n in range(count)))
-        with m.Else():
-            m.d.sync += values.eq(self._products(shared.word_select(n, operand) for n in spread))
+        Taps and inputs make sums of their own, between which there is a choice. One of what each multiplier takes would
+        be a copy of an input lane for every output lane. Behind the sums two more words are registered: Verilator writes
+        the last two of a register as a number of 64 bits, of which g++ makes no part of a vector.
+        """
+        shared = Signal.like(inputs)
+        m.d.sync += shared.eq(inputs)
+        of_inputs = self._level(self._products(shared.word_select(n, SUM) for n in spread), 1)
+        level = Signal(SUM * (len(of_inputs) + 2), name="sums_0", reset_less=True)
+        if not self.config.depth_conv:
+            m.d.sync += level.eq(Cat(of_inputs, shared))
+        else:
+            taps, depthwise, takes_taps = Signal.like(self.taps, reset_less=True), Signal(), Signal()
+            m.d.sync += [depthwise.eq(self.depthwise), takes_taps.eq(depthwise)]
+            with m.If(depthwise):
+                m.d.sync += taps.eq(self.taps)
+            with m.If(takes_taps):
+                m.d.sync += level.eq(Cat(self._level(self._products(_words(taps)), 1), taps))
+            with m.Else():
+                m.d.sync += level.eq(Cat(of_inputs, shared))
+        return _words(level)[:-2]
 
-    def _products(self, factors: Iterable[Value]) -> Value:
+    def _products(self, factors: Iterable[Value]) -> list[Value]:
         """Per multiplier the product of its weight and its factor, SUM bits."""
         operand, weights = self.operand, len(self.weights) // self.operand
         products = []
         for n, x in enumerate(factors):
             w = self.weights.word_select(n % weights, operand)
             products.append((x * w if operand == SUM else x.as_signed() * w.as_signed())[:SUM])
-        return Cat(products)
+        return products
+
+    def _level(self, values: list[Value], terms: int) -> list[Value]:
+        """A level of the trees: of each pixel lane and output lane, sums of up to RADIX values, each a sum of ``terms``
+        products."""
+        lanes, pixels = self.config.oc_lanes, self.config.pixel_lanes
+        rows = len(values) // (pixels * lanes)
+        return [
+            self._sum([values[(pixel * rows + n) * lanes + lane] for n in range(row, min(row + RADIX, rows))], terms)
+            for pixel in range(pixels)
+            for row in range(0, rows, RADIX)
+            for lane in range(lanes)
+        ]
 
     def _sum(self, values: list[Value], terms: int) -> Value:
         """Sum of values, each a sum of ``terms`` products. On an FPGA only the bits that they have are worth adders and
