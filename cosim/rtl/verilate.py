@@ -36,8 +36,8 @@ SPLIT = 10000
 COMMON = ("-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-faligned-new", "-fcf-protection=none")
 """Hidden, non-unique symbols: several libraries with equally named classes live in one process."""
 FAST = ("-O3", "-march=native", "-fno-stack-protector", "-fno-code-hoisting")
-"""For what runs every cycle. What two branches read is not read before them: it would be all weights, which no processor
-has registers for."""
+"""For what runs every cycle. What two branches read is not read before them: all weights would be, and no processor has
+registers for them."""
 COUNT = ("-fprofile-generate", "-fprofile-update=single")
 """For a library that counts what it executes, by one thread."""
 COUNTED = ("-fprofile-use", "-Wno-missing-profile")

@@ -11,7 +11,6 @@ from dovetail.hw.array.operands import OPERAND, extended
 from dovetail.hw.array.weights import weight_lanes
 from dovetail.hw.common.clocking import delayed
 from dovetail.hw.memory.cells import block_ram, read_row
-from dovetail.isa.common.sizes import ceil_div
 from dovetail.isa.config.resolved import Config
 from dovetail.isa.timing.array import RADIX, tree_stages
 
@@ -125,8 +124,8 @@ class MultiplierArray(wiring.Component):
         register would be written to memory and read again.
 
         Taps and inputs make sums of their own, between which there is a choice. One of what each multiplier takes would
-        be a copy of an input lane for every output lane. Behind the sums two more words are registered: Verilator writes
-        the last two of a register as a number of 64 bits, of which g++ makes no part of a vector.
+        be a copy of an input lane for every output lane. Two more words are registered behind the sums: Verilator makes
+        one number of the last two of a register, and g++ no part of a vector of that.
         """
         shared = Signal.like(inputs)
         m.d.sync += shared.eq(inputs)
