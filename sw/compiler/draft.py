@@ -125,6 +125,15 @@ class Draft:
             if wanted and (draft := self._banded(wanted)):
                 yield draft
 
+    def rearranged(self) -> Draft | None:
+        """The same in which tensors that stay in SRAM move to make room for others; None if that changes nothing."""
+        if self.way.moves or not any(segment.plan.crowded or segment.copies_all for segment in self.segments):
+            return None
+        try:
+            return Draft(self.partition, self.way._replace(moves=True))
+        except CompileError:
+            return None
+
     def _banded(self, cascades: Sequence[Cascade]) -> Draft | None:
         bands = in_bands(self.partition, cascades)
         try:

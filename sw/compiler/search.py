@@ -51,16 +51,19 @@ def _draft_of(partition: Partition, choice: Choice) -> Draft | None:
     """The draft that was chosen; None if that is not one of this partition's, with so many cycles."""
     sizes = {config.sram: replace(partition, config=config) for config in smaller(partition.config)}
     sizes[partition.config.sram] = partition
-    if choice.sram not in sizes or choice.way._replace(im2col=False) not in _ways(partition):
+    way = choice.way._replace(moves=False)
+    if choice.sram not in sizes or way._replace(im2col=False) not in _ways(partition):
         return None
     inner = sizes[choice.sram]
     try:
-        draft = _draft(inner, choice.way)
+        draft = _draft(inner, way)
         drafts: Iterable[Draft | None] = [draft]
-        if choice.cascaded and choice.way.im2col:
-            drafts = draft.in_bands(inner.in_turn, _draft(inner, choice.way._replace(im2col=False)))
+        if choice.cascaded and way.im2col:
+            drafts = draft.in_bands(inner.in_turn, _draft(inner, way._replace(im2col=False)))
         elif choice.cascaded:
             drafts = [draft.cascaded()]
+        if choice.way.moves:
+            drafts = [found.rearranged() for found in filter(None, drafts)]
     except CompileError:
         return None
     for found in filter(None, drafts):
@@ -93,18 +96,26 @@ def search(partition: Partition) -> tuple[Draft, int]:
     found, cycles = _best(_with_im2col(partition, way, [*drafts, *along]), least - 1)
     if found:
         best, least = found, cycles
+    best, least = _rearranged(best, least)
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
     for smaller_drafts in _on_less(partition, drafts, way):
         found, cycles = _best(smaller_drafts, limit - 1)
         if found:
-            better.append((found, cycles))
-            limit = cycles
+            better.append(_rearranged(found, cycles))
+            limit = better[-1][1]
     for found, cycles in reversed(better):
         # Else another one has fewer on the larger memory.
         if cycles < least and (moved := found.on(partition.config, cycles)):
             best, least = min((best, least), moved, key=itemgetter(1))
     return best, least
+
+
+def _rearranged(draft: Draft, least: int) -> tuple[Draft, int]:
+    """A draft that takes ``least`` cycles, or the same with tensors at other places if it takes fewer; and these."""
+    other = draft.rearranged()
+    cycles = other.cycles({}, least - 1) if other else None
+    return (other, cycles) if other and cycles is not None else (draft, least)
 
 
 def _best(drafts: Sequence[Draft], limit: int | None) -> tuple[Draft | None, int]:

@@ -40,7 +40,7 @@ def emit(
     Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
     """
     more = sum(map(segment.least_operations, segment.stages))
-    order, gathered = Order(segment.config), list[Task]()
+    order, gathered, turns, opened = Order(segment.config), list[Task](), list[Task](), 0
     arena = Arena(segment.config, small=segment.wide, by_bank=segment.by_bank)
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
@@ -61,6 +61,12 @@ def emit(
         if segment.wide:
             gathered += tasks
             continue
+        if number in segment.turns:
+            opened = opened if turns else number
+            turns += tasks
+            if number + 1 in segment.turns:
+                continue
+            tasks, turns, begin = overlapped(segment.config, turns), [], opened
         emitter.add(order.follow(tasks, beside=begin > 0 and segment.is_beside(begin - 1)))
         more -= sum(map(segment.least_operations, segment.stages[begin : number + 1]))
         rest = segment.least_cycles[number + 1 if order.waiting < len(tasks) else begin]

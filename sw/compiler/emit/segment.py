@@ -88,6 +88,14 @@ class Segment:
             updates, kept = products.readers_of_updates(partition, nodes, keeps=alone)
         self.masks = self._masks(partition, kept, updates) if in_place and kept else {}
         works = [self._work(stage, updates) for stage in self.stages]
+        turns, self.copies_all = self._turns(partition.band_of)
+        self.turns = turns if way.moves or not self.copies_all else set[int]()
+        before = 0
+        for number in sorted(self.turns):
+            before = before if number - 1 in self.turns else number
+            if isinstance(self.stages[number].head, ir.Im2col):
+                works[number] = replace(works[number], ahead=number - before)
+                before = number + 1
         early = [number for number in range(len(works)) if way.passes and self._may_go_early(number)]
         for number in early:  # its tiles' sums are int32, so they have buffers
             works[number] = replace(works[number], bound=works[number].bound | {works[number].writes})
@@ -105,6 +113,7 @@ class Segment:
             along_rows=way.rows > 0,
             shares=way.matrices,
             passes=bool(early),
+            moves=way.moves,
         )
         residents = self.plan.residents
         self.whole: Wholes = {name: one for name, one in updates.items() if roots[one.inputs[1]] in residents}
@@ -147,6 +156,15 @@ class Segment:
             self.stages.insert(names.index(one.product.name), stage)
         self.nodes = [node for stage in self.stages for node in stage.nodes]
         return {one.total.name: one for one in found}
+
+    def _turns(self, band_of: Mapping[str, str]) -> tuple[set[int], bool]:
+        """The stages that compute bands of layers whose rows are copied (im2col), and those that copy them; whether all
+        rows are. Others the array computes while the vector unit copies."""
+        names = [band_of.get(stage.head.name) for stage in self.stages]
+        copies = {n for n, stage in enumerate(self.stages) if names[n] and isinstance(stage.head, ir.Im2col)}
+        layers = {name for n in copies for name in names[n + 1 : n + 2]}
+        bands = {n for n, name in enumerate(names) if name in layers}
+        return copies | bands, 0 < len(bands) == len(copies)
 
     def _records(self, mask: masks.Mask) -> int:
         return products.records_of(self.config, self.layers[mask.product.name])

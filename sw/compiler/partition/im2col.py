@@ -69,15 +69,11 @@ def in_turn(graph: ir.Graph, config: Config, before: ir.Graph, *, partly: bool) 
             every.append(cascade)
             plain = next(node for node in before.nodes if node.name == single.name)
             assert isinstance(plain, ir.Conv)
-            _, count = _Work.of(config, graph, (copies, single), plain).best(cascade.bands, partly=partly)
-            some.append(replace(cascade, instead=plain, plain=_spread(cascade.bands - count, cascade.bands)))
+            work = _Work.of(config, graph, (copies, single), plain)
+            _, count = work.best(cascade.bands, partly=partly)
+            some.append(replace(cascade, instead=plain, plain=work.turns(cascade.bands, count)[1]))
     plain_bands = max((len(cascade.plain) for cascade in some), default=0)
     return [every] if not plain_bands else [every, some] if plain_bands == 1 else [some]
-
-
-def _spread(count: int, of: int) -> frozenset[int]:
-    """So many numbers below another one, as far apart as can be, the first one among them."""
-    return frozenset(number for number in range(of) if number * count % of < count)
 
 
 def _suits(node: ir.Conv) -> bool:
@@ -132,12 +128,21 @@ class _Work(NamedTuple):
 
     def best(self, bands: int, *, partly: bool) -> tuple[float, int]:
         """The fewest cycles of array and vector unit beside each other, and the number of copied bands with which they
-        take these: all, or with ``partly`` fewer. The first band waits for its copies, if it has any, and nothing is
-        copied beside the last one."""
+        take these: all, or with ``partly`` fewer."""
+        return min((self.turns(bands, count)[0], count) for count in range(1 if partly else bands, bands + 1))
 
-        def cycles(count: int) -> float:
-            waits = self.vector if count == bands else 0
-            array = waits + count * self.array + (bands - count) * self.plain
-            return max(array, count * self.vector + self.array) / bands
-
-        return min((cycles(count), count) for count in range(1 if partly else bands, bands + 1))
+    def turns(self, bands: int, count: int) -> tuple[float, frozenset[int]]:
+        """About the cycles if ``count`` bands are copied, and the numbers of the others. The vector unit copies one
+        after the other; a band is one of them if its copies are there when the array comes to it, or if those that are
+        left must be."""
+        vector, array, plain = (cycles / bands for cycles in self)
+        now, copied, others = 0.0, 0, set[int]()
+        for band in range(bands):
+            ready = (copied + 1) * vector
+            if copied < count and (ready <= now or bands - band == count - copied):
+                now = max(now, ready) + array
+                copied += 1
+            else:
+                now += plain
+                others.add(band)
+        return now, frozenset(others)

@@ -43,6 +43,9 @@ class Way(NamedTuple):
         so that the first ones run before that is complete; 0 if it is not.
     im2col
         Whether kernels of first layers become channels, where that may pay.
+    moves
+        Whether tensors that stay in SRAM move to make room for others, and copies for first layers run beside the array
+        also where all rows are copied.
     """
 
     effort: int
@@ -55,11 +58,12 @@ class Way(NamedTuple):
     overtakes: bool = False
     passes: int = 0
     im2col: bool = False
+    moves: bool = False
 
     @property
     def is_narrow(self) -> bool:
         """Whether it leaves less of the SRAM for what is streamed, so that perhaps there is no room."""
-        return bool(self.rows or self.keeps or self.matrices or self.passes or self.im2col)
+        return bool(self.rows or self.keeps or self.matrices or self.passes or self.im2col or self.moves)
 
     @property
     def is_estimated(self) -> bool:

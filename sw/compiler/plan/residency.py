@@ -33,6 +33,9 @@ whose new rows it puts in their place; and for what stays. Where tasks go along 
 results of tiles that the vector unit reads, or that are stored, have the place of the variables. Others go elsewhere if
 they can, so that units need not wait for one another's ports."""
 
+MOVED = 8
+"""Tensors that are moved to make room for another one are fewer."""
+
 KEPT_SHARE = 2
 """Of the banks that are left beside these, one part in so many is for what stays in SRAM from run to run."""
 
@@ -61,6 +64,16 @@ class Resident:
     end: int
     skip: int = 0
 
+    @property
+    def mask(self) -> int:
+        """Its banks, a bit each."""
+        return ((1 << self.banks) - 1) << self.bank
+
+    @property
+    def steps(self) -> range:
+        """Those beside which it is there."""
+        return range(self.begin, self.end + 1)
+
     def at(self, config: Config) -> int:
         """Its SRAM address on a configuration of so much or more SRAM."""
         return self.bank * config.bank_bytes + self.skip
@@ -76,7 +89,7 @@ class Work:
     ``operand``: the tensor that this one reads besides, ``table``: whether it has a table; ``copied``: whether results
     that stay in SRAM are copied there from where the tiles are; ``whole``: whether tiles have all rows; ``row``: bytes
     of a row that is not cut, of a node of the vector unit that has constants; ``item``: bytes of an element of what it
-    writes.
+    writes; ``ahead``: beside how many steps before it it may run.
     """
 
     reads: tuple[str, ...]
@@ -92,6 +105,7 @@ class Work:
     whole: bool = False
     row: int = 0
     item: int = 1
+    ahead: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -145,6 +159,13 @@ class Plan:
         and nobody makes, has a bank of its own then, if there are many.
     passes
         Whether passes of a layer go between the tiles of the layer before it, whose planes are pooled.
+    moves
+        Whether tensors move to make room for others, and take places where nobody waits for the vector unit.
+
+    Attributes
+    ----------
+    crowded
+        Whether a tensor could be at a better place, or could be there if others moved.
     """
 
     def __init__(
@@ -160,11 +181,12 @@ class Plan:
         along_rows: bool = False,
         shares: bool = False,
         passes: bool = False,
+        moves: bool = False,
     ) -> None:
         self.config, self.works, self.sizes, self.stored = config, works, sizes, stored
         self.residents: dict[str, Resident] = {}
         self._apart, self._kept, self._along_rows, self._shares = apart, kept, along_rows, shares
-        self._passes = passes
+        self._passes, self._moves, self.crowded = passes, moves, False
         self._together = list[str]()
         """Tensors in banks that they share, or that others may share with them."""
         again = not along_rows if apart else shares and not kept and config.banks >= MANY
@@ -300,7 +322,7 @@ class Plan:
                 continue
             gain = sum(self._cost(n, "") - self._cost(n, name) for n in numbers)
             if gain > 0:
-                found.append((-gain / (banks * span), numbers[0], name, numbers[-1]))
+                found.append((-gain / (banks * span), numbers[0] - self.works[numbers[0]].ahead, name, numbers[-1]))
         return [(name, begin, end) for _, begin, name, end in sorted(found)]
 
     def _cost(self, number: int, resident: str) -> float:
@@ -323,17 +345,78 @@ class Plan:
         if self._passes and self._beside_pooled(name, begin, end):
             return
         count = ceil_div(self.sizes[name], self.config.bank_bytes)
+        mask, starts = (1 << count) - 1, self._starts(count, begin, end)
+        if self._apart:
+            starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
+        calm = self._calm(name, begin, end)
+        quiet = [start for start in starts if calm >> start & mask == mask]
+        tried = (quiet, starts) if self._moves and quiet else (starts,)
+        for start in dict.fromkeys(start for found in tried for start in (*found[:1], *found[-1:])):
+            if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
+                self._together += [name] * shared
+                self.crowded |= bool(quiet) and start not in quiet
+                return
+        if not self._apart and all(self._free[number].bit_count() > count for number in range(begin, end + 1)):
+            self.crowded = True
+            if self._moves:
+                self._rearrange(name, Resident(0, count, begin, end))
+
+    def _calm(self, name: str, begin: int, end: int) -> int:
+        """Banks in which neither a tensor nor what is there before or after it waits for the vector unit: this still
+        reads the second operand of a sum when the array has ended with the tiles of the first one."""
+        calm = -1
+        if begin and (before := self.residents.get(self.works[begin - 1].operand or "")):
+            calm &= ~before.mask
+        if end + 1 < len(self.works) and self.works[end].operand == name:
+            calm &= self._free[end + 1]
+        return calm
+
+    def _rearrange(self, name: str, new: Resident) -> None:
+        """Keep a tensor for which there are banks, but not side by side, by moving those beside it. Not those that
+        share a bank."""
+        beside = {key: one for key, one in self.residents.items() if one.begin <= new.end and new.begin <= one.end}
+        if len(beside) >= MOVED or any(self._shares_bank(key) for key in beside):
+            return
+        free, residents = list(self._free), dict(self.residents)
+        for one in beside.values():
+            self._release(one)
+        moved = sorted([*beside.items(), (name, new)], key=lambda item: item[1].begin)
+        steps = {number for _, one in moved for number in one.steps}
+        if not self._fit(moved) or not all(map(self.suffices, steps)):
+            self._free, self.residents = free, residents
+
+    def _shares_bank(self, name: str) -> bool:
+        """Whether a tensor is in a bank with others while it is there, or may be."""
+        one = self.residents[name]
+        others = (two for two in self.residents.values() if two.begin <= one.end and one.begin <= two.end)
+        return name in self._together or name in self.loaded or sum(two.mask & one.mask > 0 for two in others) > 1
+
+    def _fit(self, tensors: Sequence[tuple[str, Resident]]) -> bool:
+        """Whether all of some tensors find a place: each at the lowest or the highest banks that are free."""
+        if not tensors:
+            return True
+        (name, one), *others = tensors
+        starts = self._starts(one.banks, one.begin, one.end)
+        for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
+            self.residents[name] = placed = replace(one, bank=start)
+            for number in placed.steps:
+                self._free[number] &= ~placed.mask
+            if self._fit(others):
+                return True
+            self._release(placed)
+        return False
+
+    def _release(self, one: Resident) -> None:
+        for number in one.steps:
+            self._free[number] |= one.mask
+
+    def _starts(self, count: int, begin: int, end: int) -> list[int]:
+        """Where so many banks are free side by side during some steps."""
         free = (1 << self.banks) - 1
         for number in range(begin, end + 1):
             free &= self._free[number]
         mask = (1 << count) - 1
-        starts = [k for k in range(self.config.banks - count + 1) if free >> k & mask == mask]
-        if self._apart:
-            starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
-        for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
-            if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
-                self._together += [name] * shared
-                return
+        return [start for start in range(self.config.banks - count + 1) if free >> start & mask == mask]
 
     @cached_property
     def _seconds(self) -> set[str]:
@@ -374,15 +457,14 @@ class Plan:
 
     def _keep(self, name: str, resident: Resident, added: Sequence[int]) -> bool:
         """Keep a tensor in banks that it takes from some steps, if all of these still have room enough."""
-        mask = ((1 << resident.banks) - 1) << resident.bank
         self.residents[name] = resident
         for number in added:
-            self._free[number] &= ~mask
-        if all(self.suffices(number) for number in range(resident.begin, resident.end + 1)):
+            self._free[number] &= ~resident.mask
+        if all(map(self.suffices, resident.steps)):
             return True
         del self.residents[name]
         for number in added:
-            self._free[number] |= mask
+            self._free[number] |= resident.mask
         return False
 
     def _gap(self, banks: int, begin: int, end: int) -> int:

@@ -151,7 +151,8 @@ def test_bands_that_see_padding_alone() -> None:
 
 
 def test_as_many_bands_are_copied_as_the_vector_unit_has_time_for() -> None:
-    """They lie between the others, behind one of these; where it is close, all may be copied as well."""
+    """They lie between the others, where their copies are there when the array comes to them; where it is close, all
+    may be copied as well."""
     graph = frontend.load("zoo:mobilenet_v1")
 
     def plain(config: Config, *, partly: bool) -> list[list[list[int]]]:
@@ -159,8 +160,8 @@ def test_as_many_bands_are_copied_as_the_vector_unit_has_time_for() -> None:
         return [[sorted(one.plain) for one in way] for way in in_turn(formed, config, graph, partly=partly)]
 
     large = Config(ic_lanes=16, oc_lanes=16, sram=1 << 20)
-    assert plain(large, partly=True) == [[[0, 3, 6]]]
-    assert plain(Config(ic_lanes=4, oc_lanes=32, pixel_lanes=2, sram=1 << 20), partly=True) == [[[0, 2, 4, 6]]]
+    assert plain(large, partly=True) == [[[0, 2, 6]]]
+    assert plain(Config(ic_lanes=4, oc_lanes=32, pixel_lanes=2, sram=1 << 20), partly=True) == [[[0, 1, 4, 7]]]
     assert plain(replace(SQUARE, sram=1 << 20), partly=True) == [[[]], [[0]]]
     assert plain(large, partly=False) == [[[]]]
 
@@ -198,7 +199,7 @@ def kinds(code: Code) -> list[str]:
 def test_the_better_form_wins() -> None:
     """As with the first layer of a MobileNet: what wins is never worse than the form of the file."""
     graph = frontend.load("zoo:mobilenet_v1?resolution=64")
-    for config, wanted in ((SQUARE, "im2col"), (replace(SQUARE, oc_lanes=32), "conv")):
+    for config, wanted in ((SQUARE, "im2col"), (Config(ic_lanes=8, oc_lanes=32, sram="64 KiB"), "conv")):
         compiled = compile_network(graph, config)
         assert kinds(compiled.code)[0] == wanted
         divided = partition(graph, config, Options())
@@ -241,7 +242,7 @@ def test_a_saved_program_has_it_in_some_bands(tmp_path: Path) -> None:
     compiled = compile_network("zoo:mobilenet_v2?resolution=96", Config(ic_lanes=8, oc_lanes=32, sram="256 KiB"))
     assert compiled.code.layers[1].tiles.endswith(", 8 bands")
     check(compiled)
-    assert compiled.report().cycles == 606_273
+    assert compiled.report().cycles == 602_949
     comes_back(compiled, "5 bands", tmp_path)
 
 

@@ -24,6 +24,7 @@ from tests.sw.compiler.test_scheduling import check
 
 KIB = 1 << 10
 SQUARE = Config(ic_lanes=8, oc_lanes=8)
+PAIRS = Config(ic_lanes=4, oc_lanes=8, pixel_lanes=2)
 LARGE = Config(ic_lanes=16, oc_lanes=16)
 WIDE = Config(ic_lanes=16, oc_lanes=16, bus=128)
 
@@ -60,9 +61,9 @@ def test_random_networks_on_more_sram(seed: int) -> None:
 
 
 def test_the_plan_of_a_smaller_memory_runs_on_a_larger_one() -> None:
-    """At 2 MiB and more it is the plan for 1 MiB."""
-    graph = frontend.load("zoo:resnet8")
-    made = rising(graph, SQUARE, (1024, 2048, 8192), 0)
+    """On each of these it is one for 64 KiB."""
+    graph = frontend.load("zoo:dscnn")
+    made = rising(graph, PAIRS, (80, 96, 112, 192), 0)
     assert len({one.report().cycles for one in made}) == 1
     for compiled in made:
         check(compiled)
@@ -83,10 +84,10 @@ def test_sizes_between_powers_of_two(config: Config, effort: int) -> None:
 
 
 def test_no_estimate_decides_at_effort_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan for 1 MiB is better on 2 MiB, whatever estimates say. Remembered choices would hide that."""
+    """A plan for less is better on 96 KiB, whatever estimates say. Remembered choices would hide that."""
     monkeypatch.setattr("dovetail.sw.compiler.plan.choices.get", lambda key: None)
-    graph, config = frontend.load("zoo:resnet8"), SQUARE.replace(sram=2048 * KIB, banks=None)
-    alone = compile_network(graph, SQUARE.replace(sram=1024 * KIB, banks=None), effort=0).report().cycles
+    graph, config = frontend.load("zoo:dscnn"), PAIRS.replace(sram=96 * KIB, banks=None)
+    alone = compile_network(graph, PAIRS.replace(sram=80 * KIB, banks=None), effort=0).report().cycles
     prices = count(1)
     monkeypatch.setattr("dovetail.sw.compiler.search._price", lambda drafts: 10 ** next(prices))
     assert compile_network(graph, config, effort=0).report().cycles == alone
