@@ -350,8 +350,8 @@ class Plan:
             starts.sort(key=lambda start: (start + count > KEPT, -self._gap(mask << start, begin, end)))
         calm = self._calm(name, begin, end)
         quiet = [start for start in starts if calm >> start & mask == mask]
-        tried = (quiet, starts) if self._moves and quiet else (starts,)
-        for start in dict.fromkeys(start for found in tried for start in (*found[:1], *found[-1:])):
+        first = (*quiet[:1], *quiet[-1:]) if self._moves else ()
+        for start in dict.fromkeys((*first, *starts[:1], *starts[-1:])):
             if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
                 self._together += [name] * shared
                 self.crowded |= bool(quiet) and start not in quiet
