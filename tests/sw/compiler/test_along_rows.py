@@ -79,8 +79,8 @@ def test_fewer_cycles_than_side_by_side() -> None:
     [
         slow("cct", EIGHT, 321_909),
         ("cct", SIXTEEN, 88_025),
-        slow("kwt", EIGHT, 1_195_884),
-        slow("kwt", SIXTEEN, 317_158),
+        slow("kwt", EIGHT, 1_192_672),
+        slow("kwt", SIXTEEN, 315_640),
         slow("bert_tiny", EIGHT, 931_563),
         slow("bert_tiny", SIXTEEN, 240_581),
     ],
