@@ -51,9 +51,6 @@ BEFORE = re.compile(r"CData/\*0:0\*/ (__Vtrigprevexpr\w+);")
 RESET = re.compile(r"if \((vlSelfRef\.\w*(?:__DOT__reset|_clock_rst))\) \{")
 """What generated code does in a reset, of the simulation form. Marked as rare it does not lie between what runs every
 cycle, which fills the instruction cache."""
-WORD = r"\(QData\)\(\(IData\)\((vlSelfRef\.\w+(?:\[\d+U\])?)\)\)"
-PRODUCT = re.compile(rf"{WORD}\s*\* {WORD}")
-"""Products of words in generated code, whose factors come in any order."""
 GROUP_BYTES = 4_000_000
 """Sources that are compiled in one go, at most (unless a single file is larger)."""
 JOBS = 2
@@ -219,8 +216,7 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
     lists = _file_lists((work / "Vdut_classes.mk").read_text())
     fast = {work / f"{name}.cpp": (work / f"{name}.cpp").read_text() for name in lists["VM_CLASSES_FAST"]}
     for path, text in fast.items():
-        text = PRODUCT.sub(_in_order, RESET.sub(r"if (VL_UNLIKELY(\1)) {", text))
-        path.write_text(text)
+        path.write_text(RESET.sub(r"if (VL_UNLIKELY(\1)) {", text))
     defines = [*design.defines, *_direct("".join(fast.values()), (work / "Vdut___024root.h").read_text())]
     units: dict[str, list[str]] = {"FAST": [], "SLOW": []}
     for kind in units:
@@ -246,12 +242,6 @@ def _build(design: Design, work: Path, root: Path, runtime: list[Path], log: Pat
         slow, arranged = [], COUNTED
     _run_all([*compiled("FAST", *FAST, *arranged), *slow], work, log)
     _run_all([[*link, LIBRARY]], work, log)
-
-
-def _in_order(product: re.Match[str]) -> str:
-    """A product with its factors in the order of their names: g++ makes vectors of what is written alike."""
-    one, other = sorted(product.groups())
-    return f"(QData)((IData)({one})) * (QData)((IData)({other}))"
 
 
 def _direct(text: str, header: str) -> list[str]:

@@ -129,17 +129,11 @@ class Draft:
         """The same in which tensors that stay in SRAM move to make room for others; None if that changes nothing."""
         if self.way.moves or not any(segment.plan.crowded or segment.copies_all for segment in self.segments):
             return None
-        try:
-            return Draft(self.partition, self.way._replace(moves=True))
-        except CompileError:
-            return None
+        return _if_it_fits(self.partition, self.way._replace(moves=True))
 
     def _banded(self, cascades: Sequence[Cascade]) -> Draft | None:
         bands = in_bands(self.partition, cascades)
-        try:
-            return Draft(bands, self.way) if bands else None
-        except CompileError:
-            return None
+        return _if_it_fits(bands, self.way) if bands else None
 
     def moved(self, config: Config, later: Mapping[str, int] = MappingProxyType({})) -> Draft:
         """The same draft on the larger SRAM of ``config``; ``later``: as of `residency.Plan.alive`."""
@@ -248,6 +242,14 @@ class Draft:
                 return None
             self._emitters[number] = emitter
         return emitter
+
+
+def _if_it_fits(partition: Partition, way: Way) -> Draft | None:
+    """A draft; None if there is no room for it."""
+    try:
+        return Draft(partition, way)
+    except CompileError:
+        return None
 
 
 def _ends(draft: Draft, emitter: Emitter, layers: range) -> list[int]:

@@ -89,20 +89,18 @@ def search(partition: Partition) -> tuple[Draft, int]:
     along = _drafts(partition, (way for way in ways if way.rows))
     best, least = _best([*_worth_trying(drafts), *along], None)
     assert best
-    cascaded = best.cascaded()
-    if cascaded and (cycles := cascaded.cycles({}, least - 1)) is not None:
-        best, least = cascaded, cycles
+    best, least = _better(best, least, best.cascaded())
     way = best.way
     found, cycles = _best(_with_im2col(partition, way, [*drafts, *along]), least - 1)
     if found:
         best, least = found, cycles
-    best, least = _rearranged(best, least)
+    best, least = _better(best, least, best.rearranged())
     # A plan takes the same cycles on every memory that is large enough, so it is priced on its own.
     better, limit = list[tuple[Draft, int]](), least
     for smaller_drafts in _on_less(partition, drafts, way):
         found, cycles = _best(smaller_drafts, limit - 1)
         if found:
-            better.append(_rearranged(found, cycles))
+            better.append(_better(found, cycles, found.rearranged()))
             limit = better[-1][1]
     for found, cycles in reversed(better):
         # Else another one has fewer on the larger memory.
@@ -111,9 +109,8 @@ def search(partition: Partition) -> tuple[Draft, int]:
     return best, least
 
 
-def _rearranged(draft: Draft, least: int) -> tuple[Draft, int]:
-    """A draft that takes ``least`` cycles, or the same with tensors at other places if it takes fewer; and these."""
-    other = draft.rearranged()
+def _better(draft: Draft, least: int, other: Draft | None) -> tuple[Draft, int]:
+    """A draft that takes ``least`` cycles, or the other one if it takes fewer; and these."""
     cycles = other.cycles({}, least - 1) if other else None
     return (other, cycles) if other and cycles is not None else (draft, least)
 

@@ -40,7 +40,7 @@ def emit(
     Returns False, as soon as that is sure, if it would take more than ``limit`` cycles; it is of no use then.
     """
     more = sum(map(segment.least_operations, segment.stages))
-    order, gathered, turns, opened = Order(segment.config), list[Task](), list[Task](), 0
+    order, gathered, turns = Order(segment.config), list[Task](), list[Task]()
     arena = Arena(segment.config, small=segment.wide, by_bank=segment.by_bank)
     lowering = _Lowering(segment, arena, where, constants)
     for number, stage in enumerate(segment.stages):
@@ -62,11 +62,12 @@ def emit(
             gathered += tasks
             continue
         if number in segment.turns:
-            opened = opened if turns else number
             turns += tasks
             if number + 1 in segment.turns:
                 continue
-            tasks, turns, begin = overlapped(segment.config, turns), [], opened
+            tasks, turns = overlapped(segment.config, turns), []
+            while begin - 1 in segment.turns:
+                begin -= 1
         emitter.add(order.follow(tasks, beside=begin > 0 and segment.is_beside(begin - 1)))
         more -= sum(map(segment.least_operations, segment.stages[begin : number + 1]))
         rest = segment.least_cycles[number + 1 if order.waiting < len(tasks) else begin]

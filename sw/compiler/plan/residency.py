@@ -5,7 +5,9 @@ banks and nodes that it occupies, where a node is taken to last as long as its c
 whichever is longest.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -73,6 +75,10 @@ class Resident:
     def steps(self) -> range:
         """Those beside which it is there."""
         return range(self.begin, self.end + 1)
+
+    def is_beside(self, other: Resident) -> bool:
+        """Whether both are there during a step."""
+        return self.begin <= other.end and other.begin <= self.end
 
     def at(self, config: Config) -> int:
         """Its SRAM address on a configuration of so much or more SRAM."""
@@ -352,7 +358,8 @@ class Plan:
         quiet = [start for start in starts if calm >> start & mask == mask]
         first = (*quiet[:1], *quiet[-1:]) if self._moves else ()
         for start in dict.fromkeys((*first, *starts[:1], *starts[-1:])):
-            if self._keep(name, Resident(start, count, begin, end), range(begin, end + 1)):
+            placed = Resident(start, count, begin, end)
+            if self._keep(name, placed, placed.steps):
                 self._together += [name] * shared
                 self.crowded |= bool(quiet) and start not in quiet
                 return
@@ -374,12 +381,12 @@ class Plan:
     def _rearrange(self, name: str, new: Resident) -> None:
         """Keep a tensor for which there are banks, but not side by side, by moving those beside it. Not those that
         share a bank."""
-        beside = {key: one for key, one in self.residents.items() if one.begin <= new.end and new.begin <= one.end}
+        beside = {key: one for key, one in self.residents.items() if one.is_beside(new)}
         if len(beside) >= MOVED or any(self._shares_bank(key) for key in beside):
             return
         free, residents = list(self._free), dict(self.residents)
         for one in beside.values():
-            self._release(one)
+            self._release(one, one.steps)
         moved = sorted([*beside.items(), (name, new)], key=lambda item: item[1].begin)
         steps = {number for _, one in moved for number in one.steps}
         if not self._fit(moved) or not all(map(self.suffices, steps)):
@@ -388,8 +395,8 @@ class Plan:
     def _shares_bank(self, name: str) -> bool:
         """Whether a tensor is in a bank with others while it is there, or may be."""
         one = self.residents[name]
-        others = (two for two in self.residents.values() if two.begin <= one.end and one.begin <= two.end)
-        return name in self._together or name in self.loaded or sum(two.mask & one.mask > 0 for two in others) > 1
+        here = [two for two in self.residents.values() if two.is_beside(one) and two.mask & one.mask]
+        return name in self._together or name in self.loaded or len(here) > 1
 
     def _fit(self, tensors: Sequence[tuple[str, Resident]]) -> bool:
         """Whether all of some tensors find a place: each at the lowest or the highest banks that are free."""
@@ -397,18 +404,13 @@ class Plan:
             return True
         (name, one), *others = tensors
         starts = self._starts(one.banks, one.begin, one.end)
-        for start in dict.fromkeys((starts[0], starts[-1])) if starts else ():
+        for start in dict.fromkeys((*starts[:1], *starts[-1:])):
             self.residents[name] = placed = replace(one, bank=start)
-            for number in placed.steps:
-                self._free[number] &= ~placed.mask
+            self._take(placed, placed.steps)
             if self._fit(others):
                 return True
-            self._release(placed)
+            self._release(placed, placed.steps)
         return False
-
-    def _release(self, one: Resident) -> None:
-        for number in one.steps:
-            self._free[number] |= one.mask
 
     def _starts(self, count: int, begin: int, end: int) -> list[int]:
         """Where so many banks are free side by side during some steps."""
@@ -443,7 +445,7 @@ class Plan:
     def _beside_others(self, name: str, bank: int, begin: int, end: int) -> bool:
         """Keep a tensor in a bank that other ones have, if there is room."""
         others = {key: one for key, one in self.residents.items() if key in self._together and one.bank == bank}
-        taken = {number for one in others.values() for number in range(one.begin, one.end + 1)}
+        taken = {number for one in others.values() for number in one.steps}
         added = [number for number in range(begin, end + 1) if number not in taken]
         size, at = round_up(self.sizes[name], self.config.word_bytes), 0
         for key, one in sorted(others.items(), key=lambda item: item[1].skip):
@@ -458,14 +460,20 @@ class Plan:
     def _keep(self, name: str, resident: Resident, added: Sequence[int]) -> bool:
         """Keep a tensor in banks that it takes from some steps, if all of these still have room enough."""
         self.residents[name] = resident
-        for number in added:
-            self._free[number] &= ~resident.mask
+        self._take(resident, added)
         if all(map(self.suffices, resident.steps)):
             return True
         del self.residents[name]
-        for number in added:
-            self._free[number] |= resident.mask
+        self._release(resident, added)
         return False
+
+    def _take(self, resident: Resident, steps: Iterable[int]) -> None:
+        for number in steps:
+            self._free[number] &= ~resident.mask
+
+    def _release(self, resident: Resident, steps: Iterable[int]) -> None:
+        for number in steps:
+            self._free[number] |= resident.mask
 
     def _gap(self, banks: int, begin: int, end: int) -> int:
         """How many nodes before and after these do not have a tensor in some banks, whichever are fewer."""
